@@ -1,0 +1,105 @@
+//! Options of the allocator and the sampler, with their defaults. Read-only once the allocator is up.
+#![forbid(unsafe_code)]
+
+/// What `realloc(p, 0)` means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZeroRealloc {
+    Alloc,
+    Free,
+    Abort,
+}
+
+/// Fill of new and freed memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Junk {
+    None,
+    Alloc,
+    Free,
+    Both,
+}
+
+/// Bytes kept of `prof_prefix`, with its NUL.
+pub const PREFIX_BYTES: usize = 4097;
+
+/// Effective options. Names, types, defaults and ranges follow jemalloc's options of the same name.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub abort: bool,
+    pub abort_conf: bool,
+    pub confirm_conf: bool,
+    pub xmalloc: bool,
+    pub junk: Junk,
+    pub zero: bool,
+    pub zero_realloc: ZeroRealloc,
+    pub experimental_infallible_new: bool,
+    pub retain: bool,
+    /// 0 = by affinity and cgroup quota.
+    pub narenas: u32,
+    pub dirty_decay_ms: i64,
+    pub muzzy_decay_ms: i64,
+    pub tcache: bool,
+    /// Largest cached size, bytes.
+    pub tcache_max: usize,
+    pub background_thread: bool,
+    pub prof: bool,
+    pub prof_active: bool,
+    pub prof_thread_active_init: bool,
+    pub prof_accum: bool,
+    pub prof_final: bool,
+    pub prof_gdump: bool,
+    /// Mean bytes between samples is two to this power, 0..=63.
+    pub lg_prof_sample: u32,
+    /// Bytes between interval dumps is two to this power; -1 = none.
+    pub lg_prof_interval: i64,
+    pub prof_bt_max: u32,
+    pub prof_unbias: bool,
+    /// NUL-terminated.
+    pub prof_prefix: [u8; PREFIX_BYTES],
+}
+
+impl Options {
+    /// The defaults of the options table.
+    pub const fn new() -> Options {
+        let mut prof_prefix = [0; PREFIX_BYTES];
+        let default = b"jeprof";
+        let mut i = 0;
+        while i < default.len() {
+            prof_prefix[i] = default[i];
+            i += 1;
+        }
+        Options {
+            abort: false,
+            abort_conf: false,
+            confirm_conf: false,
+            xmalloc: false,
+            junk: Junk::None,
+            zero: false,
+            zero_realloc: ZeroRealloc::Free,
+            experimental_infallible_new: false,
+            retain: true,
+            narenas: 0,
+            dirty_decay_ms: 10_000,
+            muzzy_decay_ms: 0,
+            tcache: true,
+            tcache_max: 32_768,
+            background_thread: false,
+            prof: false,
+            prof_active: true,
+            prof_thread_active_init: true,
+            prof_accum: false,
+            prof_final: false,
+            prof_gdump: false,
+            lg_prof_sample: 19,
+            lg_prof_interval: -1,
+            prof_bt_max: 127,
+            prof_unbias: true,
+            prof_prefix,
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options::new()
+    }
+}

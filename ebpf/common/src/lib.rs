@@ -1,0 +1,27 @@
+//! The contracts between the allocator, the kernel object and the loader, in one place.
+//!
+//! Layers, each using only those above it:
+//!
+//! - `abi`: version and magic numbers.
+//! - `drops`: why a sample or an event was lost; ids, names, meanings, what the user can do.
+//! - `hooks`: probe symbols, argument order, notes, semaphores.
+//! - `root`: the profile table, as it lies in the target's memory.
+//! - `event`: records of the ring buffer, kernel to loader.
+//! - `keys`: keys and values of the kernel maps.
+//! - `config`: settings written into the kernel object before it is loaded.
+//! - `logic`: decisions that need no kernel helper, tested on the host.
+//! - `layout`: const assertions over all of these.
+//!
+//! Every type that crosses a boundary is `repr(C)`, built of fixed-width integers and arrays of them, without padding
+//! and without invalid bit patterns, so that any bytes can be read as one.
+#![cfg_attr(not(test), no_std)]
+
+pub mod abi;
+pub mod config;
+pub mod drops;
+pub mod event;
+pub mod hooks;
+pub mod keys;
+mod layout;
+pub mod logic;
+pub mod root;
