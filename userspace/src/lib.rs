@@ -1,1 +1,4 @@
-//! The library of the `jeprobe` command.
+//! The loader and analyser of jeprobe. `README.md` beside `src/` is the architecture page; its layer list is checked.
+
+pub mod cli;
+pub mod error;

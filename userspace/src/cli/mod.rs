@@ -1,0 +1,28 @@
+//! Commands of `jeprobe`: one file each, every one `fn run(args, &mut Term) -> anyhow::Result<Outcome>`.
+//!
+//! Exit codes: 0 complete; 1 failed, nothing usable written; 2 usage (clap's own); 3 written, but events were lost or a
+//! target failed (`--strict` makes it 1). `run` passes the child's code through once the profile is saved.
+
+use anyhow::Result;
+
+pub mod args;
+pub mod term;
+
+use args::Command;
+use term::Term;
+
+/// How a command ended when it did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything asked for was done and nothing was lost.
+    Complete,
+    /// A result was written, but events were lost or a target failed; what and why was printed.
+    Partial,
+    /// `run`: the profile was saved and the child ended with this code.
+    Child(u8),
+}
+
+/// Runs one parsed command.
+pub fn dispatch(command: Command, _term: &mut Term) -> Result<Outcome> {
+    match command {}
+}

@@ -1,0 +1,95 @@
+//! The one printer. Results go to stdout, words to stderr; an error is one line, its causes indented, then one hint.
+//!
+//! ```text
+//! jeprobe: error: cannot read the memory of pid 4312
+//!   caused by: operation not permitted (os error 1)
+//! hint: run as the same user or as root: sudo jeprobe dump --pid 4312
+//! ```
+//!
+//! Nothing else in the crate writes to stdout or stderr. A reader that closed its end of stdout is no failure.
+#![forbid(unsafe_code)]
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, ErrorKind, Write};
+
+use anyhow::Result;
+
+use crate::error::Error;
+
+/// Where words and results of a command go.
+#[derive(Debug)]
+pub struct Term {
+    quiet: bool,
+    verbose: bool,
+}
+
+impl Term {
+    pub fn new(quiet: bool, verbose: bool) -> Term {
+        Term { quiet, verbose }
+    }
+
+    /// True when `-v` asked for details.
+    pub fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
+    /// A line about what is being done; silent with `-q`.
+    pub fn say(&mut self, line: impl Display) {
+        if !self.quiet {
+            put(format_args!("{line}"));
+        }
+    }
+
+    /// A line that only `-v` shows.
+    pub fn detail(&mut self, line: impl Display) {
+        if self.verbose {
+            put(format_args!("{line}"));
+        }
+    }
+
+    /// A line about something that went wrong without ending the command; `-q` does not hide it.
+    pub fn warn(&mut self, line: impl Display) {
+        put(format_args!("jeprobe: warning: {line}"));
+    }
+
+    /// The error that ends the command: message, causes, the first hint found in the chain.
+    pub fn error(&mut self, error: &anyhow::Error) {
+        put(format_args!("jeprobe: error: {error}"));
+        let mut last = error.to_string();
+        for cause in error.chain().skip(1) {
+            let text = cause.to_string();
+            // A wrapper that repeats its source verbatim says nothing new.
+            if text != last && !last.ends_with(&text) {
+                put(format_args!("  caused by: {text}"));
+            }
+            last = text;
+        }
+        if let Some(hint) = error.chain().find_map(hint_of) {
+            put(format_args!("hint: {hint}"));
+        }
+    }
+
+    /// Writes a result to stdout. A closed pipe ends the writing and counts as success.
+    pub fn result(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        let mut out = BufWriter::with_capacity(64 * 1024, io::stdout().lock());
+        match write(&mut out).and_then(|()| out.flush()) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                // What is still buffered has no reader; without this the drop would try again.
+                let _discarded = out.into_parts();
+                Ok(())
+            }
+            Err(error) => Err(Error::Stdout(error).into()),
+        }
+    }
+}
+
+/// Writes one line to stderr. There is no one left to tell when that fails.
+fn put(line: std::fmt::Arguments<'_>) {
+    let _unreported = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// The hint of one error of a chain, when it is of a type that has hints. Every module's error type is named here.
+fn hint_of(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    error.downcast_ref::<Error>().and_then(Error::hint)
+}
