@@ -2,4 +2,6 @@
 
 pub mod cli;
 pub mod error;
+pub mod model;
 pub mod proc;
+pub mod units;

@@ -1,0 +1,272 @@
+//! The files mapped into the profiled process, and how two address spaces are laid side by side.
+//!
+//! Addresses of two profiles mean the same only when the same file is mapped at the same place. [`Relocation`] brings
+//! the addresses of one profile into the space of another, mapping by mapping:
+//!
+//! | the other profile's mapping | its addresses |
+//! |---|---|
+//! | is here with equal range, offset and file | stay |
+//! | shows a part of a file that is mapped here elsewhere | move there: the difference of the start addresses |
+//! | touches nothing mapped here | stay; the mapping is added |
+//! | collides with a different mapping here | move to a free range from [`SPARE_START`] up; the mapping is added there |
+//!
+//! Files are equal by build-id when both have one, else by path and, when both know it, inode. Addresses outside every mapping
+//! (just-in-time code, or a file without a list of mappings) stay.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::proc::maps;
+
+/// Where mappings are put that collide: above every user-space address of x86-64 (47 and 57 bits) and arm64, and below
+/// 2^63, from which on jeprof drops addresses.
+const SPARE_START: u64 = 1 << 60;
+
+/// One line of the process's list of mappings that has a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mapping {
+    /// Half-open range of avmas.
+    pub start: u64,
+    pub end: u64,
+    /// Offset in the file of the byte at `start`.
+    pub offset: u64,
+    /// As in `/proc/PID/maps`: `r-xp`.
+    pub permissions: [u8; 4],
+    /// Device major and minor, inode; all 0 when unknown or not a file.
+    pub device: (u32, u32),
+    pub inode: u64,
+    /// Path as the process saw it, without the kernel's ` (deleted)`; or `[vdso]` and the like; empty = anonymous.
+    pub path: PathBuf,
+    /// The file was unlinked or replaced while it was mapped.
+    pub deleted: bool,
+    /// Empty when unknown.
+    pub build_id: Vec<u8>,
+}
+
+impl Mapping {
+    pub fn contains(&self, avma: u64) -> bool {
+        (self.start..self.end).contains(&avma)
+    }
+
+    pub fn is_executable(&self) -> bool {
+        self.permissions[2] == b'x'
+    }
+
+    /// True when it shows a file that a path can name, as opposed to `[heap]` or anonymous memory.
+    pub fn is_file(&self) -> bool {
+        self.path.is_absolute()
+    }
+
+    /// Offset in the file of the byte at `avma`.
+    pub fn file_offset(&self, avma: u64) -> u64 {
+        avma.wrapping_sub(self.start).wrapping_add(self.offset)
+    }
+
+    /// Last component of the path, for names such as `libc.so.6+0x1234`.
+    pub fn short_name(&self) -> String {
+        short_name(&self.path)
+    }
+
+    fn same_file(&self, other: &Mapping) -> bool {
+        if !self.build_id.is_empty() && !other.build_id.is_empty() {
+            return self.build_id == other.build_id;
+        }
+        let inode_differs =
+            self.inode != 0 && other.inode != 0 && (self.inode, self.device) != (other.inode, other.device);
+        self.path == other.path && !inode_differs
+    }
+}
+
+fn short_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+impl From<&maps::Mapping> for Mapping {
+    fn from(line: &maps::Mapping) -> Mapping {
+        let flag = |set, letter| if set { letter } else { b'-' };
+        let perms = line.perms;
+        Mapping {
+            start: line.start,
+            end: line.end,
+            offset: line.offset,
+            permissions: [
+                flag(perms.read, b'r'),
+                flag(perms.write, b'w'),
+                flag(perms.exec, b'x'),
+                if perms.shared { b's' } else { b'p' },
+            ],
+            device: line.dev,
+            inode: line.inode,
+            path: line.path().to_owned(),
+            deleted: line.deleted,
+            build_id: Vec::new(),
+        }
+    }
+}
+
+/// Mappings ordered by start, without overlap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mappings {
+    sorted: Vec<Mapping>,
+}
+
+impl Mappings {
+    /// Adds one. A mapping that overlaps known ones replaces them: a process may unmap and map again, and the newest
+    /// observation is the one that later stacks refer to. An empty range is ignored.
+    pub fn add(&mut self, mapping: Mapping) {
+        if mapping.start >= mapping.end {
+            return;
+        }
+        let from = self.sorted.partition_point(|known| known.end <= mapping.start);
+        let to = self.sorted.partition_point(|known| known.start < mapping.end);
+        self.sorted.splice(from..to.max(from), [mapping]);
+    }
+
+    /// The mapping that holds `avma`.
+    pub fn find(&self, avma: u64) -> Option<&Mapping> {
+        let after = self.sorted.partition_point(|known| known.start <= avma);
+        self.sorted[..after].last().filter(|mapping| mapping.contains(avma))
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, Mapping> {
+        self.sorted.iter()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    /// Gives the build-id to every mapping of the file at `path`.
+    pub fn set_build_id(&mut self, path: &Path, build_id: &[u8]) {
+        for mapping in self.sorted.iter_mut().filter(|mapping| mapping.path == path) {
+            mapping.build_id = build_id.to_vec();
+        }
+    }
+
+    fn overlaps(&self, range: &Range<u64>) -> bool {
+        let from = self.sorted.partition_point(|known| known.end <= range.start);
+        self.sorted.get(from).is_some_and(|known| known.start < range.end)
+    }
+
+    fn first_spare(&self) -> u64 {
+        self.sorted.last().map_or(SPARE_START, |last| last.end.max(SPARE_START))
+    }
+}
+
+impl<'a> IntoIterator for &'a Mappings {
+    type Item = &'a Mapping;
+    type IntoIter = std::slice::Iter<'a, Mapping>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// How addresses of one profile are moved into the space of another.
+#[derive(Clone, Debug, Default)]
+pub struct Relocation {
+    /// (range there, start here), ordered; addresses outside stay.
+    moves: Vec<(Range<u64>, u64)>,
+}
+
+impl Relocation {
+    /// Plans the move of everything mapped in `theirs` into `ours`, adding to `ours` what it lacks.
+    pub fn plan(ours: &mut Mappings, theirs: &Mappings) -> Relocation {
+        let known = ours.clone();
+        let mut moves = Vec::new();
+        for mapping in theirs {
+            let place = known.iter().find(|have| {
+                have.same_file(mapping)
+                    && mapping.is_file()
+                    && have.is_executable() == mapping.is_executable()
+                    && have.offset <= mapping.offset
+                    && mapping.offset - have.offset + (mapping.end - mapping.start) <= have.end - have.start
+            });
+            let start = if known.sorted.contains(mapping) {
+                mapping.start
+            } else if let Some(have) = place {
+                have.start + (mapping.offset - have.offset)
+            } else if ours.overlaps(&(mapping.start..mapping.end)) {
+                if !mapping.is_file() {
+                    // Anonymous memory, stacks, heaps: not code that a name could be found for.
+                    continue;
+                }
+                let start = ours.first_spare();
+                let end = start.saturating_add(mapping.end - mapping.start);
+                ours.add(Mapping { start, end, ..mapping.clone() });
+                start
+            } else {
+                ours.add(mapping.clone());
+                mapping.start
+            };
+            if start != mapping.start {
+                moves.push((mapping.start..mapping.end, start));
+            }
+        }
+        Relocation { moves }
+    }
+
+    /// `avma` of the other profile, in this one's space.
+    pub fn apply(&self, avma: u64) -> u64 {
+        let after = self.moves.partition_point(|(range, _)| range.start <= avma);
+        match self.moves[..after].last() {
+            Some((range, start)) if range.contains(&avma) => avma - range.start + start,
+            _ => avma,
+        }
+    }
+
+    /// True when nothing moves.
+    pub fn is_identity(&self) -> bool {
+        self.moves.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mapping, Mappings, Relocation, SPARE_START};
+
+    fn mapping(start: u64, end: u64, offset: u64, path: &str) -> Mapping {
+        Mapping { start, end, offset, permissions: *b"r-xp", path: path.into(), ..Mapping::default() }
+    }
+
+    fn mappings(list: &[Mapping]) -> Mappings {
+        let mut mappings = Mappings::default();
+        for mapping in list {
+            mappings.add(mapping.clone());
+        }
+        mappings
+    }
+
+    #[test]
+    fn a_new_mapping_replaces_what_it_overlaps() {
+        let mut space = mappings(&[mapping(0x1000, 0x3000, 0, "/a"), mapping(0x3000, 0x4000, 0, "/b")]);
+        space.add(mapping(0x2000, 0x3000, 0, "/c"));
+        let paths: Vec<_> = space.iter().map(|m| m.path.to_str().expect("text")).collect();
+        assert_eq!(paths, ["/c", "/b"]);
+        assert!(space.find(0x1fff).is_none());
+        assert_eq!(space.find(0x3000).map(|m| m.start), Some(0x3000));
+        assert!(space.find(0x4000).is_none());
+    }
+
+    #[test]
+    fn one_file_at_two_places_becomes_one() {
+        let mut ours = mappings(&[mapping(0x5000, 0x8000, 0x1000, "/lib")]);
+        let theirs = mappings(&[mapping(0x9000, 0xc000, 0x1000, "/lib")]);
+        let moved = Relocation::plan(&mut ours, &theirs);
+        assert_eq!(moved.apply(0x9123), 0x5123);
+        assert_eq!(moved.apply(0xc000), 0xc000);
+        assert_eq!(ours.iter().count(), 1);
+    }
+
+    #[test]
+    fn colliding_files_are_moved_apart_and_build_ids_decide_what_is_equal() {
+        let mut ours = mappings(&[Mapping { build_id: vec![1], ..mapping(0x400000, 0x401000, 0, "/prog") }]);
+        let other = Mapping { build_id: vec![2], ..mapping(0x400000, 0x401000, 0, "/prog") };
+        let moved = Relocation::plan(&mut ours, &mappings(&[other]));
+        assert_eq!(moved.apply(0x400010), SPARE_START + 0x10);
+        assert_eq!(ours.find(SPARE_START).map(|m| m.build_id.clone()), Some(vec![2]));
+        let same = Mapping { build_id: vec![1], ..mapping(0x400000, 0x401000, 0, "/renamed") };
+        assert!(Relocation::plan(&mut ours, &mappings(&[same])).is_identity());
+    }
+}

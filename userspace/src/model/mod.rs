@@ -1,0 +1,19 @@
+//! The profile model: the one form in which every part of the program keeps a profile.
+//!
+//! - `stack`: handles, and what a frame's address means.
+//! - `mapping`: the address space, and how two of them are laid side by side.
+//! - `interner`: every distinct stack once.
+//! - `profile`: stacks with values, threads, losses, notes.
+//!
+//! Readers and the loader build it, writers and reports read it. Pure data: no input or output, no symbols.
+#![forbid(unsafe_code)]
+
+mod interner;
+mod mapping;
+mod profile;
+mod stack;
+
+pub use interner::Interner;
+pub use mapping::{Mapping, Mappings, Relocation};
+pub use profile::{Profile, Share, Thread, Values};
+pub use stack::{StackId, ThreadUid, call_site};

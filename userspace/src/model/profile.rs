@@ -1,0 +1,394 @@
+//! A heap profile: who allocated what, in which address space, and what was lost on the way.
+//!
+//! ```text
+//!  stacks    [StackId]  frames, leaf first            interner
+//!  totals    [StackId]  Values over all threads       the numbers of a report
+//!  shares    (StackId, ThreadUid) → Values            the part of one thread, where it is known
+//!  threads   ThreadUid → tid, name
+//!  mappings  ordered ranges of the address space      symbols are found through them
+//! ```
+//!
+//! I-PROFILE-1: `totals` has one entry for each stack of the interner.
+//! I-PROFILE-2: a profile built with [`Profile::add`] has totals that are the sums of its shares and of what was added without a
+//! thread. A profile read from a file may not: heap files round each printed pair by itself, and the totals there are
+//! what the file's `t*` lines say.
+//! I-PROFILE-3: estimates were unbiased sample by sample, or line by line of a file, before they were added.
+//!
+//! One owner at a time; no locks. Does no input or output and looks up no symbols.
+#![forbid(unsafe_code)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use jeprobe_abi::drops::{DROP_REASONS, Reason};
+
+use super::interner::Interner;
+use super::mapping::{Mapping, Mappings, Relocation};
+use super::stack::{StackId, ThreadUid, call_site};
+use crate::units::{SampleInterval, Sums};
+
+/// What is live now, and what was ever allocated (zero when the process does not keep it).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Values {
+    pub current: Sums,
+    pub cumulative: Sums,
+}
+
+/// A thread that allocated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Kernel thread id; unknown in heap files.
+    pub tid: Option<u32>,
+    /// Empty when never named.
+    pub name: String,
+}
+
+/// The part of one thread in the values of one stack.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    pub stack: StackId,
+    pub thread: ThreadUid,
+    pub values: Values,
+}
+
+/// See the module's text.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    stacks: Interner,
+    totals: Vec<Values>,
+    shares: Vec<Share>,
+    share_index: HashMap<(StackId, ThreadUid), usize>,
+    threads: BTreeMap<ThreadUid, Thread>,
+    mappings: Mappings,
+    interval: SampleInterval,
+    losses: [u64; DROP_REASONS],
+    notes: Vec<String>,
+    configuration: Vec<(String, String)>,
+    allocator_text: Vec<Range<u64>>,
+    pid: Option<u32>,
+    program: Option<PathBuf>,
+}
+
+impl Values {
+    pub fn is_zero(&self) -> bool {
+        self.current.is_zero() && self.cumulative.is_zero()
+    }
+}
+
+impl std::ops::AddAssign for Values {
+    fn add_assign(&mut self, other: Values) {
+        self.current += other.current;
+        self.cumulative += other.cumulative;
+    }
+}
+
+/// Building.
+impl Profile {
+    pub fn new(interval: SampleInterval) -> Profile {
+        Profile { interval, ..Profile::default() }
+    }
+
+    /// Adds samples of `stack` (leaf first, return addresses), allocated by `thread` when that is known.
+    pub fn add(&mut self, stack: &[u64], thread: Option<ThreadUid>, current: Sums, cumulative: Sums) -> StackId {
+        let values = Values { current, cumulative };
+        let id = self.add_total(stack, values);
+        if let Some(thread) = thread {
+            self.add_share(id, thread, values);
+        }
+        id
+    }
+
+    /// Adds to the total of a stack without saying which threads it is made of.
+    pub fn add_total(&mut self, stack: &[u64], values: Values) -> StackId {
+        let id = self.stacks.intern(stack);
+        if id.index() == self.totals.len() {
+            self.totals.push(Values::default());
+        }
+        self.totals[id.index()] += values;
+        id
+    }
+
+    /// Adds to the part of a thread without changing the stack's total.
+    pub fn add_share(&mut self, stack: StackId, thread: ThreadUid, values: Values) {
+        self.threads.entry(thread).or_default();
+        let next = self.shares.len();
+        let index = *self.share_index.entry((stack, thread)).or_insert(next);
+        if index == next {
+            self.shares.push(Share { stack, thread, values });
+        } else {
+            self.shares[index].values += values;
+        }
+    }
+
+    /// Describes a thread; what is known of it is kept when `thread` does not say.
+    pub fn add_thread(&mut self, uid: ThreadUid, thread: Thread) {
+        let known = self.threads.entry(uid).or_default();
+        known.tid = thread.tid.or(known.tid);
+        if !thread.name.is_empty() {
+            known.name = thread.name;
+        }
+    }
+
+    /// Adds a mapping; see [`Mappings::add`].
+    pub fn add_mapping(&mut self, mapping: Mapping) {
+        self.mappings.add(mapping);
+    }
+
+    pub fn mappings_mut(&mut self) -> &mut Mappings {
+        &mut self.mappings
+    }
+
+    /// Replaces the losses, indexed by [`Reason`].
+    pub fn set_losses(&mut self, losses: [u64; DROP_REASONS]) {
+        self.losses = losses;
+    }
+
+    pub fn add_loss(&mut self, reason: Reason, count: u64) {
+        let slot = &mut self.losses[reason as usize];
+        *slot = slot.saturating_add(count);
+    }
+
+    /// A line for the reader of the report: lower case, no trailing stop.
+    pub fn add_note(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Sets one setting of the allocator or of the recording; the last value stays.
+    pub fn set_configuration(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        let (key, value) = (key.into(), value.into());
+        match self.configuration.iter_mut().find(|(known, _)| *known == key) {
+            Some(entry) => entry.1 = value,
+            None => self.configuration.push((key, value)),
+        }
+    }
+
+    /// Adds the range of the allocator's own code, whose frames are cut from the leaf side.
+    pub fn add_allocator_text(&mut self, range: Range<u64>) {
+        if !range.is_empty() && !self.allocator_text.contains(&range) {
+            self.allocator_text.push(range);
+        }
+    }
+
+    pub fn set_interval(&mut self, interval: SampleInterval) {
+        self.interval = interval;
+    }
+
+    /// The process and its main program, for titles and for finding the program's symbols.
+    pub fn set_process(&mut self, pid: u32, program: Option<PathBuf>) {
+        self.pid = Some(pid);
+        self.program = program.or(self.program.take());
+    }
+
+    /// Adds everything of `other`, moving its addresses into this profile's space where the two differ. Threads keep
+    /// their number when they are the same (number, tid and name) and get a new one otherwise. Pid and program stay
+    /// only when both agree.
+    pub fn merge(&mut self, other: &Profile) {
+        let moved = Relocation::plan(&mut self.mappings, &other.mappings);
+        let uids = self.adopt_threads(other);
+        let mut stack = Vec::new();
+        let mut ids = Vec::with_capacity(other.totals.len());
+        for id in other.stacks.ids() {
+            stack.clear();
+            // A return address may lie just past the end of its mapping; the call before it does not.
+            stack.extend(other.frames(id).iter().enumerate().map(|(depth, &avma)| {
+                let site = call_site(depth, avma);
+                moved.apply(site).wrapping_add(avma.wrapping_sub(site))
+            }));
+            ids.push(self.add_total(&stack, other.totals[id.index()]));
+        }
+        for share in &other.shares {
+            self.add_share(ids[share.stack.index()], uids[&share.thread], share.values);
+        }
+        for range in &other.allocator_text {
+            let start = moved.apply(range.start);
+            self.add_allocator_text(start..start + (range.end - range.start));
+        }
+        for (slot, count) in self.losses.iter_mut().zip(other.losses) {
+            *slot = slot.saturating_add(count);
+        }
+        for note in &other.notes {
+            self.add_note(note.clone());
+        }
+        for (key, value) in &other.configuration {
+            if !self.configuration.iter().any(|(known, _)| known == key) {
+                self.configuration.push((key.clone(), value.clone()));
+            }
+        }
+        if self.interval == SampleInterval::default() {
+            self.interval = other.interval;
+        }
+        let first = ids.len() == self.totals.len() && self.pid.is_none() && self.program.is_none();
+        if first {
+            (self.pid, self.program) = (other.pid, other.program.clone());
+        } else {
+            self.pid = self.pid.filter(|pid| Some(*pid) == other.pid);
+            self.program = self.program.take().filter(|program| Some(program) == other.program.as_ref());
+        }
+    }
+
+    fn adopt_threads(&mut self, other: &Profile) -> HashMap<ThreadUid, ThreadUid> {
+        let past = |threads: &BTreeMap<ThreadUid, Thread>| {
+            threads.last_key_value().map_or(0, |(uid, _)| uid.0.saturating_add(1))
+        };
+        let mut next = past(&self.threads).max(past(&other.threads));
+        let mut uids = HashMap::new();
+        for (&uid, thread) in &other.threads {
+            let here = match self.threads.get(&uid) {
+                Some(known) if known != thread => {
+                    next = next.saturating_add(1);
+                    ThreadUid(next - 1)
+                }
+                _ => uid,
+            };
+            self.threads.insert(here, thread.clone());
+            uids.insert(uid, here);
+        }
+        uids
+    }
+}
+
+/// Reading.
+impl Profile {
+    /// Every stack with its values over all threads, in order of first sight.
+    pub fn totals(&self) -> impl Iterator<Item = (StackId, &[u64], &Values)> {
+        self.stacks.ids().zip(&self.totals).map(|(id, values)| (id, self.stacks.frames(id), values))
+    }
+
+    /// The known parts of threads, in order of first sight.
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// Frames of a stack, leaf first.
+    pub fn frames(&self, id: StackId) -> &[u64] {
+        self.stacks.frames(id)
+    }
+
+    /// The values of one stack.
+    pub fn values(&self, id: StackId) -> &Values {
+        &self.totals[id.index()]
+    }
+
+    /// The id of a stack that was added.
+    pub fn find_stack(&self, stack: &[u64]) -> Option<StackId> {
+        self.stacks.find(stack)
+    }
+
+    pub fn stack_count(&self) -> usize {
+        self.totals.len()
+    }
+
+    /// Sum over all stacks.
+    pub fn sum(&self) -> Values {
+        self.totals.iter().fold(Values::default(), |mut sum, values| {
+            sum += *values;
+            sum
+        })
+    }
+
+    pub fn threads(&self) -> impl Iterator<Item = (ThreadUid, &Thread)> {
+        self.threads.iter().map(|(uid, thread)| (*uid, thread))
+    }
+
+    pub fn mappings(&self) -> &Mappings {
+        &self.mappings
+    }
+
+    pub fn interval(&self) -> SampleInterval {
+        self.interval
+    }
+
+    /// Losses that happened, in the order of their ids.
+    pub fn losses(&self) -> impl Iterator<Item = (Reason, u64)> {
+        Reason::ALL.iter().map(|&reason| (reason, self.losses[reason as usize])).filter(|(_, count)| *count > 0)
+    }
+
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    pub fn configuration(&self) -> &[(String, String)] {
+        &self.configuration
+    }
+
+    pub fn allocator_text(&self) -> &[Range<u64>] {
+        &self.allocator_text
+    }
+
+    pub fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
+    pub fn program(&self) -> Option<&Path> {
+        self.program.as_deref()
+    }
+
+    /// True when something was ever counted as cumulative.
+    pub fn has_cumulative(&self) -> bool {
+        self.totals.iter().any(|values| !values.cumulative.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mapping, Profile, Thread};
+    use crate::model::ThreadUid;
+    use crate::units::{Count, EstCount, SampleInterval, Sums};
+    use jeprobe_abi::drops::Reason;
+
+    fn sums(objects: u64, bytes: u64) -> Sums {
+        Sums {
+            raw: Count { objects, bytes },
+            est: EstCount { objects: objects as f64 * 2.0, bytes: bytes as f64 * 2.0 },
+        }
+    }
+
+    fn profile(start: u64) -> Profile {
+        let mut profile = Profile::new(SampleInterval(1024));
+        profile.add_mapping(Mapping {
+            start,
+            end: start + 0x1000,
+            permissions: *b"r-xp",
+            path: "/lib".into(),
+            ..Mapping::default()
+        });
+        profile.add_thread(ThreadUid(0), Thread { tid: Some(7), name: "main".into() });
+        profile.add(&[start + 1, start + 0x1000], Some(ThreadUid(0)), sums(1, 10), Sums::ZERO);
+        profile.add(&[start + 1, start + 0x1000], Some(ThreadUid(1)), sums(2, 20), Sums::ZERO);
+        profile.add_loss(Reason::RingFull, 3);
+        profile
+    }
+
+    #[test]
+    fn totals_are_sums_over_threads() {
+        let profile = profile(0x1000);
+        assert_eq!(profile.stack_count(), 1);
+        assert_eq!(profile.sum().current, sums(3, 30));
+        assert_eq!(profile.shares().len(), 2);
+    }
+
+    #[test]
+    fn merging_another_address_space_joins_equal_stacks() {
+        let mut merged = profile(0x1000);
+        merged.merge(&profile(0x8000));
+        assert_eq!(merged.stack_count(), 1, "a return address at the end of its mapping moves with it");
+        assert_eq!(merged.sum().current, sums(6, 60));
+        assert_eq!(merged.losses().collect::<Vec<_>>(), [(Reason::RingFull, 6)]);
+        assert_eq!(merged.threads().count(), 2);
+    }
+
+    #[test]
+    fn threads_that_differ_get_a_new_number() {
+        let mut merged = profile(0x1000);
+        let mut other = profile(0x1000);
+        other.add_thread(ThreadUid(0), Thread { tid: Some(8), name: "other".into() });
+        merged.merge(&other);
+        let names: Vec<_> = merged.threads().map(|(uid, thread)| (uid.0, thread.name.as_str())).collect();
+        assert_eq!(names, [(0, "main"), (1, ""), (2, "other")]);
+        assert_eq!(merged.shares().len(), 3);
+    }
+}
