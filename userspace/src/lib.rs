@@ -3,5 +3,8 @@
 pub mod cli;
 pub mod error;
 pub mod model;
+pub mod outfile;
 pub mod proc;
+pub mod remote;
 pub mod units;
+pub mod wait;

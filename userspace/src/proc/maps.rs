@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// What a mapping allows.
+#[expect(clippy::struct_excessive_bools, reason = "the four letters of the permission field")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Perms {
     pub read: bool,

@@ -31,7 +31,7 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
         let value = value.trim();
         let first = value.split_whitespace().next().unwrap_or("");
         match key {
-            "Name" => status.name = value.to_owned(),
+            "Name" => value.clone_into(&mut status.name),
             "State" => status.state = value.chars().next().unwrap_or('?'),
             "Tgid" => status.tgid = first.parse().ok()?,
             "PPid" => status.ppid = first.parse().ok()?,

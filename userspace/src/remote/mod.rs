@@ -1,0 +1,5 @@
+//! A target without its cooperation: its memory, the profile table in it, the two control words.
+
+pub mod image;
+pub mod locate;
+pub mod memory;
