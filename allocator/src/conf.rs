@@ -1,6 +1,8 @@
 //! Options of the allocator and the sampler, with their defaults. Read-only once the allocator is up.
 #![forbid(unsafe_code)]
 
+use crate::sync::once::OnceCell;
+
 /// What `realloc(p, 0)` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZeroRealloc {
@@ -102,4 +104,18 @@ impl Default for Options {
     fn default() -> Options {
         Options::new()
     }
+}
+
+static DEFAULTS: Options = Options::new();
+static OPTIONS: OnceCell<Options> = OnceCell::new();
+
+/// The options in force: those set at boot, the defaults before.
+#[inline]
+pub fn options() -> &'static Options {
+    OPTIONS.get().unwrap_or(&DEFAULTS)
+}
+
+/// Fixes the options; called once, at boot, before the first allocation is served.
+pub(crate) fn set_options(options: Options) {
+    OPTIONS.set(options);
 }

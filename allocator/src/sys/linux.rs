@@ -1,0 +1,343 @@
+//! System calls of x86-64 Linux, made directly. Nothing here touches `errno` or allocates.
+
+use core::arch::asm;
+use core::ffi::CStr;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Errno;
+
+/// Raw system call with six arguments; the kernel's return value (negative errno on failure).
+///
+/// # Safety
+/// S1: the arguments are valid for the call `nr`, including every memory range that it reads or writes.
+#[inline]
+unsafe fn syscall(nr: i64, args: [usize; 6]) -> isize {
+    let ret: isize;
+    // SAFETY: S1 passes the duty on; the clobbered registers are those of the x86-64 system call convention.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") nr as isize => ret,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack)
+        );
+    }
+    ret
+}
+
+/// A pointer as a system call argument. Exposed, because the kernel reads or writes behind it and the compiler must
+/// not assume otherwise.
+fn for_kernel<T>(ptr: *const T) -> usize {
+    ptr.expose_provenance()
+}
+
+fn result(ret: isize) -> Result<usize, Errno> {
+    if ret < 0 { Err(Errno(-(ret as i32))) } else { Ok(ret as usize) }
+}
+
+/// Maps `bytes` (page multiple) of zeroed memory with `prot`; returns a pointer with provenance over the mapping.
+fn map(bytes: usize, prot: i32, flags: i32) -> Option<*mut u8> {
+    let ptr: *mut u8;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: a new anonymous mapping at an address that the kernel chooses touches no memory in use. The result is
+    // taken as a pointer, so that it carries the provenance of the new object.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_mmap => ptr,
+            in("rdi") 0usize,
+            in("rsi") bytes,
+            in("rdx") i64::from(prot),
+            in("r10") i64::from(flags),
+            in("r8") -1isize,
+            in("r9") 0usize,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack)
+        );
+    }
+    // Error results are the last page of the address space.
+    if ptr.addr() > usize::MAX - 4096 { None } else { Some(ptr) }
+}
+
+/// Address space for `bytes` at a multiple of `align`, readable, writable, zero, resident only when touched.
+///
+/// `bytes` is a multiple of the page size, `align` a power of two. Cost: one system call, or four when the first
+/// address does not have the alignment.
+pub fn reserve(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    #[cfg(test)]
+    if super::mock::reserve_fails() {
+        return None;
+    }
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_NORESERVE;
+    let first = map(bytes, prot, flags)?;
+    if first.addr() & (align - 1) == 0 {
+        return NonNull::new(first);
+    }
+    // SAFETY: S1 by `map`: the range was just made and nobody else knows it.
+    unsafe { release(first, bytes) };
+    let wide_bytes = bytes.checked_add(align)?;
+    let wide = map(wide_bytes, prot, flags)?;
+    let lead = wide.addr().wrapping_neg() & (align - 1);
+    let start = wide.wrapping_add(lead);
+    if lead != 0 {
+        // SAFETY: S1: the part before `start` is the head of the mapping just made.
+        unsafe { release(wide, lead) };
+    }
+    let tail = wide_bytes - lead - bytes;
+    if tail != 0 {
+        // SAFETY: S1: the part behind the result is the tail of the mapping just made.
+        unsafe { release(start.wrapping_add(bytes), tail) };
+    }
+    NonNull::new(start)
+}
+
+/// Gives address space back.
+///
+/// # Safety
+/// S1: the range consists of whole pages obtained from [`reserve`] and nothing in it is used any more.
+pub unsafe fn release(ptr: *mut u8, bytes: usize) {
+    // SAFETY: S1.
+    let ret = unsafe { syscall(libc::SYS_munmap, [ptr.addr(), bytes, 0, 0, 0, 0]) };
+    // It can only fail when the process is at its limit of mappings; the range then stays reserved and unused.
+    let _ = ret;
+}
+
+/// Lets the kernel take the pages when it needs them; true when it agreed.
+///
+/// # Safety
+/// S1: the range consists of whole pages obtained from [`reserve`] whose contents are no longer needed.
+pub unsafe fn purge_lazy(ptr: *mut u8, bytes: usize) -> bool {
+    // SAFETY: S1.
+    unsafe { syscall(libc::SYS_madvise, [ptr.addr(), bytes, libc::MADV_FREE as usize, 0, 0, 0]) == 0 }
+}
+
+/// Gives the pages back at once; true when they now read as zero.
+///
+/// # Safety
+/// S1: the range consists of whole pages obtained from [`reserve`] whose contents are no longer needed.
+pub unsafe fn purge_forced(ptr: *mut u8, bytes: usize) -> bool {
+    // SAFETY: S1.
+    unsafe { syscall(libc::SYS_madvise, [ptr.addr(), bytes, libc::MADV_DONTNEED as usize, 0, 0, 0]) == 0 }
+}
+
+/// Replaces a range by an inaccessible mapping (a guard); true on success.
+///
+/// # Safety
+/// S1: the range consists of whole pages obtained from [`reserve`] that nobody uses.
+pub unsafe fn remap_inaccessible(ptr: *mut u8, bytes: usize) -> bool {
+    // SAFETY: S1.
+    unsafe { syscall(libc::SYS_mprotect, [ptr.addr(), bytes, libc::PROT_NONE as usize, 0, 0, 0]) == 0 }
+}
+
+/// Page size of the running kernel, bytes.
+#[inline]
+pub fn page_size() -> usize {
+    static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed: the value is a constant of the process; two threads that race store the same.
+    let known = PAGE_BYTES.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: `getauxval` reads the auxiliary vector that the kernel passed at start.
+    let asked = unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize;
+    let page = if asked.is_power_of_two() && asked >= 4096 { asked } else { 4096 };
+    PAGE_BYTES.store(page, Ordering::Relaxed);
+    page
+}
+
+/// Kernel id of the calling thread.
+pub fn gettid() -> u32 {
+    // SAFETY: S1: no arguments.
+    unsafe { syscall(libc::SYS_gettid, [0; 6]) as u32 }
+}
+
+/// Id of the process.
+pub fn getpid() -> u32 {
+    // SAFETY: S1: no arguments.
+    unsafe { syscall(libc::SYS_getpid, [0; 6]) as u32 }
+}
+
+/// Sleeps while `*word == expected`, until woken or `timeout_ns` (relative, `None` = no limit) has passed. May return
+/// early for no reason.
+pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, timeout_ns: Option<u64>) {
+    let timeout = timeout_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    });
+    let timeout_ptr = timeout.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    let op = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as usize;
+    // SAFETY: S1: the word is a live reference; the timeout is null or a timespec on this stack.
+    let _ = unsafe {
+        syscall(libc::SYS_futex, [for_kernel(word.as_ptr()), op, expected as usize, for_kernel(timeout_ptr), 0, 0])
+    };
+}
+
+/// Wakes up to `count` sleepers on `word`.
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: i32) {
+    let op = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as usize;
+    // SAFETY: S1: the word is a live reference; the kernel only uses its address.
+    let _ = unsafe { syscall(libc::SYS_futex, [for_kernel(word.as_ptr()), op, count as usize, 0, 0, 0]) };
+}
+
+/// `CLOCK_MONOTONIC`, ns since boot.
+pub fn clock_monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let out = for_kernel(&raw mut now);
+    // SAFETY: S1: the kernel writes one timespec at the given place on this stack.
+    let _ = unsafe { syscall(libc::SYS_clock_gettime, [libc::CLOCK_MONOTONIC as usize, out, 0, 0, 0, 0]) };
+    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+}
+
+/// Sleeps for about `ns`.
+pub fn sleep_ns(ns: u64) {
+    let span = libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
+    let span_ptr = for_kernel(&raw const span);
+    // SAFETY: S1: the kernel reads one timespec on this stack; no remainder is asked for.
+    let _ = unsafe { syscall(libc::SYS_nanosleep, [span_ptr, 0, 0, 0, 0, 0]) };
+}
+
+fn open(path: &CStr, flags: i32) -> Result<i32, Errno> {
+    // SAFETY: S1: the path is NUL-terminated.
+    let ret = unsafe {
+        syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, for_kernel(path.as_ptr()), flags as usize, 0o644, 0, 0])
+    };
+    result(ret).map(|fd| fd as i32)
+}
+
+/// Opens a file for reading, close-on-exec.
+pub fn open_read(path: &CStr) -> Result<i32, Errno> {
+    open(path, libc::O_RDONLY | libc::O_CLOEXEC)
+}
+
+/// Creates or empties a file for writing, mode 0644 less the umask, close-on-exec.
+pub fn open_write(path: &CStr) -> Result<i32, Errno> {
+    open(path, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC)
+}
+
+/// Reads up to `buf.len()` bytes; repeats on EINTR.
+pub fn read(fd: i32, buf: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        // SAFETY: S1: the kernel writes at most `len` bytes into the buffer.
+        let ret = unsafe { syscall(libc::SYS_read, [fd as usize, for_kernel(buf.as_mut_ptr()), buf.len(), 0, 0, 0]) };
+        if ret != -(libc::EINTR as isize) {
+            return result(ret);
+        }
+    }
+}
+
+/// Writes some of `buf`; repeats on EINTR.
+pub fn write(fd: i32, buf: &[u8]) -> Result<usize, Errno> {
+    loop {
+        // SAFETY: S1: the kernel reads `len` bytes of the buffer.
+        let ret = unsafe { syscall(libc::SYS_write, [fd as usize, for_kernel(buf.as_ptr()), buf.len(), 0, 0, 0]) };
+        if ret != -(libc::EINTR as isize) {
+            return result(ret);
+        }
+    }
+}
+
+/// Writes all of `buf`.
+pub fn write_all(fd: i32, mut buf: &[u8]) -> Result<(), Errno> {
+    while !buf.is_empty() {
+        match write(fd, buf)? {
+            0 => return Err(Errno(libc::EIO)),
+            n => buf = buf.get(n..).unwrap_or(&[]),
+        }
+    }
+    Ok(())
+}
+
+/// Closes a descriptor.
+pub fn close(fd: i32) {
+    // SAFETY: S1: a descriptor that this code opened.
+    let _ = unsafe { syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Target text of a symbolic link; the part of `buf` that was filled.
+pub fn read_link<'a>(path: &CStr, buf: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+    let (out, len) = (for_kernel(buf.as_mut_ptr()), buf.len());
+    // SAFETY: S1: the path is NUL-terminated; the kernel writes at most `len` bytes into the buffer.
+    let ret = unsafe { syscall(libc::SYS_readlink, [for_kernel(path.as_ptr()), out, len, 0, 0, 0]) };
+    result(ret).map(|n| buf.get(..n).unwrap_or(&[]))
+}
+
+/// Number of CPUs this thread may run on; at least 1.
+pub fn cpus_allowed() -> u32 {
+    let mut mask = [0u64; 128];
+    let out = for_kernel(mask.as_mut_ptr());
+    // SAFETY: S1: the kernel writes at most the given number of bytes into the mask.
+    let ret = unsafe { syscall(libc::SYS_sched_getaffinity, [0, size_of_val(&mask), out, 0, 0, 0]) };
+    match result(ret) {
+        Ok(_) => mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1),
+        Err(_) => 1,
+    }
+}
+
+/// Copies memory of this process without risk of a fault: the number of bytes that could be read at `src`.
+pub fn copy_memory_of(pid: u32, src: usize, dst: &mut [u8]) -> usize {
+    let local = libc::iovec { iov_base: dst.as_mut_ptr().cast(), iov_len: dst.len() };
+    let remote = [src, dst.len()];
+    let local_ptr = for_kernel(&raw const local);
+    let remote_ptr = for_kernel(remote.as_ptr());
+    // SAFETY: S1: the kernel writes at most `len` bytes into `dst`; it checks the other range itself.
+    let ret = unsafe { syscall(libc::SYS_process_vm_readv, [pid as usize, local_ptr, 1, remote_ptr, 1, 0]) };
+    result(ret).unwrap_or(0)
+}
+
+/// Ends the process by SIGABRT without running any handler of ours.
+pub fn exit_group_abort() -> ! {
+    // SAFETY: `abort` takes no arguments and does not return.
+    unsafe { libc::abort() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserve_gives_zeroed_aligned_memory_and_purge_zeroes_it() {
+        let bytes = 4 * page_size();
+        let ptr = reserve(bytes, 1 << 22).expect("memory").as_ptr();
+        assert_eq!(ptr.addr() % (1 << 22), 0);
+        // SAFETY: the range was reserved above.
+        unsafe { ptr.write(7) };
+        // SAFETY: S1: whole pages from `reserve`.
+        assert!(unsafe { purge_forced(ptr, bytes) });
+        // SAFETY: the range is still reserved.
+        assert_eq!(unsafe { ptr.read() }, 0);
+        // SAFETY: S1: not used again.
+        unsafe { release(ptr, bytes) };
+    }
+
+    #[test]
+    fn reserve_reports_what_the_kernel_refuses() {
+        assert!(reserve(1 << 62, 4096).is_none());
+        super::super::mock::fail_after(Some(0));
+        assert!(reserve(4096, 4096).is_none());
+        super::super::mock::fail_after(None);
+    }
+
+    #[test]
+    fn files_and_clock() {
+        let fd = open_read(c"/proc/self/stat").expect("procfs");
+        let mut buf = [0; 16];
+        let n = read(fd, &mut buf).expect("readable");
+        assert!(buf[..n].starts_with(std::format!("{} ", getpid()).as_bytes()));
+        close(fd);
+        assert_eq!(open_read(c"/nonexistent"), Err(Errno(libc::ENOENT)));
+        let before = clock_monotonic_ns();
+        sleep_ns(1_000_000);
+        assert!(clock_monotonic_ns() >= before + 1_000_000);
+        assert!(cpus_allowed() >= 1);
+    }
+}
