@@ -1,0 +1,233 @@
+//! Runs the test tiers in order, stops at the first red one, and ends with one line `N passed, N failed, N skipped`
+//! that counts every tier that ran.
+//!
+//! | tier | what runs | counted by |
+//! |---|---|---|
+//! | fmt | `cargo fmt --check` | one |
+//! | clippy | warnings as errors, in two builds | one each |
+//! | check | the structure checks | one each |
+//! | unit | tests inside the crates | libtest |
+//! | abi, suite, kernel | test targets of `jeprobe-tests` on the built library and command | libtest, skip log |
+//! | loom | models of the allocator's concurrent parts | libtest |
+//!
+//! libtest has no skip at run time. A test that cannot run here appends `name<TAB>reason` to the file named by
+//! `JEPROBE_SKIP_LOG` and returns; its line moves one test from passed to skipped. With `CI=true` a skipped kernel
+//! test is a failure.
+#![forbid(unsafe_code)]
+
+use std::fs;
+
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+
+use crate::check::{self, Check};
+use crate::cmd::{Cmd, cargo, root};
+use crate::{build_alloc, deps};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Tier {
+    Fmt,
+    Clippy,
+    Check,
+    Unit,
+    Abi,
+    Loom,
+    Suite,
+    Kernel,
+}
+
+/// Results of one tier or of all. `count` tests each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+impl Counts {
+    pub(crate) fn of(success: bool) -> Self {
+        Self { passed: u64::from(success), failed: u64::from(!success), skipped: 0 }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+
+    fn line(self) -> String {
+        format!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+pub(crate) fn run(tiers: &[Tier]) -> Result<()> {
+    let mut order = tiers.to_vec();
+    if order.is_empty() {
+        // A whole run is what a new machine does first.
+        deps::run()?;
+        order = Tier::value_variants().to_vec();
+    }
+    order.sort_unstable();
+    order.dedup();
+
+    let mut total = Counts::default();
+    let mut failure = None;
+    for tier in order {
+        eprintln!("== {}", name(tier));
+        match run_tier(tier) {
+            Ok(counts) => {
+                println!("{}: {}", name(tier), counts.line());
+                total.add(counts);
+                if counts.failed > 0 {
+                    failure = Some(format!("tier {} failed", name(tier)));
+                }
+            }
+            Err(error) => {
+                total.failed += 1;
+                failure = Some(format!("tier {}: {error:#}", name(tier)));
+            }
+        }
+        if failure.is_some() {
+            break;
+        }
+    }
+    if let Some(failure) = &failure {
+        eprintln!("xtask: {failure}; later tiers did not run");
+    }
+    println!("{}", total.line());
+    if failure.is_some() {
+        bail!("tests failed");
+    }
+    Ok(())
+}
+
+fn name(tier: Tier) -> String {
+    tier.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+fn run_tier(tier: Tier) -> Result<Counts> {
+    match tier {
+        Tier::Fmt => Ok(Counts::of(cargo().args(["fmt", "--all", "--check"]).tee()?.1)),
+        Tier::Clippy => clippy(),
+        Tier::Check => Ok(check::count(Check::value_variants())),
+        Tier::Unit => {
+            libtest(cargo().args(["test", "-p", "jeprobe-alloc", "-p", "jeprobe-abi", "-p", "jeprobe", "-p", "xtask"]))
+        }
+        Tier::Loom => {
+            let target = build_alloc::target_dir().join("loom");
+            libtest(
+                cargo()
+                    .env("RUSTFLAGS", "--cfg loom")
+                    .env("LOOM_MAX_PREEMPTIONS", "2")
+                    .env("CARGO_TARGET_DIR", target)
+                    .args(["test", "--release", "-p", "jeprobe-alloc", "--lib", "loom"]),
+            )
+        }
+        Tier::Abi => programs("abi", false),
+        Tier::Suite => programs("suite", false),
+        Tier::Kernel => programs("kernel", true),
+    }
+}
+
+fn clippy() -> Result<Counts> {
+    let strict = ["--quiet", "--", "-D", "warnings"];
+    let workspace =
+        ["clippy", "--workspace", "--all-targets", "--exclude", "jeprobe-capi", "--exclude", "jeprobe-ebpf"];
+    let mut counts = Counts::of(cargo().args(workspace).args(strict).tee()?.1);
+    counts.add(Counts::of(cargo().args(["clippy", "-p", "jeprobe-capi"]).args(strict).tee()?.1));
+    Ok(counts)
+}
+
+/// A test target of `jeprobe-tests`, on a release build of the library and the command.
+fn programs(target: &str, alone: bool) -> Result<Counts> {
+    let libraries = build_alloc::run()?;
+    cargo().args(["build", "--release", "-p", "jeprobe"]).run()?;
+    let out = build_alloc::target_dir();
+    let log = out.join(format!("skipped-{target}.txt"));
+    fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
+
+    let mut test = cargo()
+        .env("JEPROBE_LIB_DIR", root().join(libraries))
+        .env("JEPROBE_BIN", root().join(out).join("release/jeprobe"))
+        .env("JEPROBE_SKIP_LOG", root().join(&log))
+        .args(["test", "-p", "jeprobe-tests", "--test", target]);
+    if alone {
+        // Probes are visible to the whole machine: two such tests would count each other's processes.
+        test = test.args(["--", "--test-threads=1"]);
+    }
+    let counts = libtest(test)?;
+    let skips = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    for line in skips.lines() {
+        println!("skipped: {}", line.replacen('\t', ": ", 1));
+    }
+    let strict = alone && std::env::var_os("CI").is_some_and(|value| value == "true");
+    Ok(with_skips(counts, skips.lines().count() as u64, strict))
+}
+
+/// Moves tests that skipped themselves out of the passed ones; to the failed ones when `strict`.
+fn with_skips(mut counts: Counts, skips: u64, strict: bool) -> Counts {
+    counts.passed = counts.passed.saturating_sub(skips);
+    let reached = if strict { &mut counts.failed } else { &mut counts.skipped };
+    *reached += skips;
+    counts
+}
+
+/// Runs a `cargo test` and sums the lines libtest closes each target with. A run that failed without counting a
+/// failure (it did not build, or a test aborted) counts one.
+fn libtest(test: Cmd) -> Result<Counts> {
+    let (output, success) = test.tee()?;
+    let mut counts = sum(&output);
+    if !success && counts.failed == 0 {
+        counts.failed = 1;
+    }
+    if success && counts.passed == 0 {
+        bail!("no test ran");
+    }
+    Ok(counts)
+}
+
+fn sum(output: &str) -> Counts {
+    let mut total = Counts::default();
+    for line in output.lines().filter(|line| line.starts_with("test result: ")) {
+        let number = |word: &str| {
+            let before = line.split(word).next().unwrap_or_default().trim_end();
+            before.rsplit([' ', '.', ';']).next().and_then(|text| text.parse().ok()).unwrap_or(0)
+        };
+        total.add(Counts { passed: number("passed;"), failed: number("failed;"), skipped: number("ignored;") });
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "running 3 tests\n\
+        test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 4 filtered out; finished in 0.00s\n\
+        words: 9 passed; 9 failed\n\
+        test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+
+    #[test]
+    fn result_lines_are_summed() {
+        assert_eq!(sum(OUTPUT), Counts { passed: 15, failed: 2, skipped: 1 });
+        assert_eq!(sum(OUTPUT).line(), "15 passed, 2 failed, 1 skipped");
+    }
+
+    #[test]
+    fn a_run_that_did_not_build_counts_as_failed() {
+        let counts = libtest(Cmd::new("sh").args(["-c", "exit 101"])).unwrap();
+        assert_eq!(counts, Counts { passed: 0, failed: 1, skipped: 0 });
+    }
+
+    #[test]
+    fn a_green_run_without_a_test_is_an_error() {
+        assert!(libtest(Cmd::new("true")).is_err());
+    }
+
+    #[test]
+    fn skips_leave_the_passed_ones_and_fail_where_they_may_not_happen() {
+        let counts = Counts { passed: 5, failed: 0, skipped: 0 };
+        assert_eq!(with_skips(counts, 2, false), Counts { passed: 3, failed: 0, skipped: 2 });
+        assert_eq!(with_skips(counts, 2, true), Counts { passed: 3, failed: 2, skipped: 0 });
+    }
+}
