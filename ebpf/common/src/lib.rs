@@ -10,6 +10,9 @@
 //! - `keys`: keys and values of the kernel maps.
 //! - `config`: settings written into the kernel object before it is loaded.
 //! - `logic`: decisions that need no kernel helper, tested on the host.
+//! - `reader`: walks the profile table of any address space (feature `heap`).
+//! - `unbias`: weights of samples, and the numbers of a heap file (feature `heap`).
+//! - `heap_v2`: writes heap files, from a table or line by line (feature `heap`).
 //! - `layout`: const assertions over all of these.
 //!
 //! Every type that crosses a boundary is `repr(C)`, built of fixed-width integers and arrays of them, without padding
@@ -20,8 +23,14 @@ pub mod abi;
 pub mod config;
 pub mod drops;
 pub mod event;
+#[cfg(feature = "heap")]
+pub mod heap_v2;
 pub mod hooks;
 pub mod keys;
 mod layout;
 pub mod logic;
+#[cfg(feature = "heap")]
+pub mod reader;
 pub mod root;
+#[cfg(feature = "heap")]
+pub mod unbias;

@@ -55,7 +55,8 @@ pub struct Root {
     pub state: u32,
     /// Process that owns the table; the child of a fork stores its own.
     pub pid: u32,
-    /// Raised by `prof.reset` and by fork; samples of an earlier epoch no longer count.
+    /// Raised by `prof.reset`; samples of an earlier epoch no longer count. A forked child owns the same objects and
+    /// keeps its parent's epoch.
     pub epoch: u32,
 
     /// Control word, may be written from outside: 1 = sample and record, 0 = dormant. `prof.active`.
@@ -127,10 +128,14 @@ pub struct Counts {
     pub objects: u64,
     /// Raw usable bytes of the samples.
     pub bytes: u64,
-    /// Unbiased objects times 8: the sum of round(8 / p(s)), p(s) = 1 - exp(-s/R).
+    /// Unbiased objects times 8: the sum of round(8 / p(s)), p(s) = 1 - exp(-s/R), taken as 8 weight / s.
     pub weight_objects8: u64,
     /// Unbiased bytes: the sum of round(s / p(s)).
     pub weight_bytes: u64,
+}
+
+impl Counts {
+    pub const ZERO: Counts = Counts { objects: 0, bytes: 0, weight_objects8: 0, weight_bytes: 0 };
 }
 
 /// One distinct stack, followed by `depth` frames: return addresses as u64, leaf first, 0 never valid.
@@ -204,5 +209,6 @@ pub struct Thread {
     /// Bytes ever allocated and freed by the thread, refreshed at its sample points and at its end.
     pub allocated_bytes: u64,
     pub deallocated_bytes: u64,
+    /// Live samples taken by the thread; the record of an ended thread without any may serve a new thread.
     pub reserved: u64,
 }
