@@ -1,27 +1,16 @@
 //! Messages for people: one line, built in a buffer on the stack, written in one piece. No allocation, no locks, no
 //! formatting machinery.
 //!
-//! The text goes to the sink that the C layer registered (it passes it to the program's `malloc_message` when that is
-//! set), otherwise to fd 2 by a direct system call. Errors of the write are ignored. Any thread may call this in any
-//! state, inside signal handlers too.
+//! The text goes to the program's `malloc_message` when that is set, otherwise to fd 2 by a direct system call. Errors
+//! of the write are ignored. Any thread may call this in any state, inside signal handlers too.
 #![forbid(unsafe_code)]
 
-use crate::sync::once::OnceCell;
-use crate::sys;
+use core::ffi::CStr;
+
+use crate::{linked, sys};
 
 /// Longest message, bytes; longer text is cut.
 pub const LINE_BYTES: usize = 4096;
-
-/// Where messages go: gets the bytes of one message, followed by a NUL that the slice does not include; answers
-/// whether it took them.
-pub type Sink = fn(&[u8]) -> bool;
-
-static SINK: OnceCell<Sink> = OnceCell::new();
-
-/// Registers the sink; the first one stays.
-pub fn set_sink(sink: Sink) {
-    SINK.set(sink);
-}
 
 /// A message under construction.
 pub struct Line {
@@ -30,10 +19,10 @@ pub struct Line {
 }
 
 impl Line {
-    /// Opens with the prefix that users of jemalloc know.
+    /// Opens with the prefix of every message.
     #[cold]
     pub fn new() -> Line {
-        Line { buf: [0; LINE_BYTES], len: 0 }.text("<jemalloc>: ")
+        Line { buf: [0; LINE_BYTES], len: 0 }.text("<jeprobe>: ")
     }
 
     /// Appends bytes; the last byte of the buffer stays NUL.
@@ -85,10 +74,9 @@ impl Line {
     pub fn send(self) {
         let line = self.text("\n");
         let text = line.buf.get(..line.len).unwrap_or(&[]);
-        if SINK.get().is_some_and(|sink| sink(text)) {
-            return;
+        if !CStr::from_bytes_until_nul(&line.buf).is_ok_and(linked::pass_message) {
+            let _ = sys::write_all(2, text);
         }
-        let _ = sys::write_all(2, text);
     }
 
     /// Writes the line and aborts the process.
@@ -111,7 +99,7 @@ mod tests {
     #[test]
     fn numbers_and_cutting() {
         let line = Line::new().dec(0).text(" ").dec(u64::MAX).text(" ").hex(0xdead_beef);
-        assert_eq!(&line.buf[..line.len], b"<jemalloc>: 0 18446744073709551615 0xdeadbeef".as_slice());
+        assert_eq!(&line.buf[..line.len], b"<jeprobe>: 0 18446744073709551615 0xdeadbeef".as_slice());
         let line = Line::new().bytes(&[b'x'; 2 * LINE_BYTES]);
         assert_eq!(line.len, LINE_BYTES - 1);
         assert_eq!(line.buf[LINE_BYTES - 1], 0);

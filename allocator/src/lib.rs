@@ -15,6 +15,8 @@ pub mod conf;
 #[cfg(not(loom))]
 pub mod diag;
 pub mod error;
+#[cfg(not(loom))]
+pub mod linked;
 pub(crate) mod prim;
 #[cfg(not(loom))]
 pub(crate) mod ptr;

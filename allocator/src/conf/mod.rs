@@ -1,7 +1,18 @@
-//! Options of the allocator and the sampler, with their defaults. Read-only once the allocator is up.
+//! Options of the allocator and the sampler: their names, defaults, and the one set in force.
+//!
+//! ```text
+//!  source.rs (variables, link, environment) ─► parse.rs (text → fields, lines) ─► OPTIONS ─► options()
+//! ```
+//!
+//! Fixed once, at boot. What can be changed at run time (`prof.active`, decay times, …) lives with its owner, which
+//! starts from here.
 #![forbid(unsafe_code)]
 
+use crate::diag;
 use crate::sync::once::OnceCell;
+
+mod parse;
+mod source;
 
 /// What `realloc(p, 0)` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,13 +120,37 @@ impl Default for Options {
 static DEFAULTS: Options = Options::new();
 static OPTIONS: OnceCell<Options> = OnceCell::new();
 
-/// The options in force: those set at boot, the defaults before.
+/// The options in force: those read at boot, the defaults before.
 #[inline]
 pub fn options() -> &'static Options {
     OPTIONS.get().unwrap_or(&DEFAULTS)
 }
 
-/// Fixes the options; called once, at boot, before the first allocation is served.
-pub(crate) fn set_options(options: Options) {
+/// Reads every source of options and puts them in force; writes a line for each wrong pair, and aborts when
+/// `abort_conf` asks for it. The first call counts, later ones change nothing. Needs no heap and keeps `errno`; up to
+/// 24 KiB of stack.
+#[cold]
+pub fn load() {
+    let mut options = Options::new();
+    let outcome = source::read_all(&mut options, &mut |parts: &[&[u8]]| {
+        parts.iter().fold(diag::Line::new(), |line, part| line.bytes(part)).send();
+    });
+    if outcome == parse::Outcome::Abort {
+        crate::sys::exit_group_abort();
+    }
     OPTIONS.set(options);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_there_before_and_after_loading() {
+        assert_eq!(options().lg_prof_sample, 19);
+        load();
+        load();
+        assert!(OPTIONS.get().is_some());
+        assert_eq!(&options().prof_prefix[..7], b"jeprof\0");
+    }
 }
