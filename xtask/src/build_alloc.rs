@@ -6,12 +6,18 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::cmd::{cargo, root};
+use crate::cmd::{Cmd, cargo, root};
 
 /// Builds both and returns their folder, `target/capi`.
 pub(crate) fn run() -> Result<PathBuf> {
     cargo().args(["build", "--profile", "capi", "-p", "jeprobe-capi"]).run()?;
-    Ok(target_dir().join("capi"))
+    let folder = target_dir().join("capi");
+    // A program may define its own `malloc_conf`; rustc has no weak data symbols.
+    Cmd::new("objcopy")
+        .args(["--weaken-symbol=malloc_conf", "--weaken-symbol=malloc_conf_2_conf_harder"])
+        .arg(folder.join("libjeprobe.a"))
+        .run()?;
+    Ok(folder)
 }
 
 /// Where cargo puts its output.

@@ -2,11 +2,12 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `jeprobe-ebpf.o` | the object that the loader embeds |
+//! | `jeprobe.bpf.o` | the object that the loader embeds |
 //! | `BUILD` | two lines: `toolchain:` compiler and linker, `inputs:` digest of the sources it was made of |
 //!
 //! The same sources and toolchain give the same bytes wherever they lie: paths of the workspace, of cargo's home and of
-//! the compiler are mapped to fixed names, and the linker is no part of the flags that cargo hashes into symbols.
+//! the compiler are mapped to fixed names, and the linker is no part of the flags that cargo hashes into symbols. It has
+//! neither DWARF nor BTF: it needs no relocation against the kernel's types, and so loads on kernels without BTF.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -19,7 +20,7 @@ use crate::cmd::{Cmd, root};
 use crate::toolchain::{self, Toolchain};
 
 const TARGET: &str = "bpfel-unknown-none";
-pub(crate) const OBJECT: &str = "ebpf/prebuilt/jeprobe-ebpf.o";
+pub(crate) const OBJECT: &str = "ebpf/prebuilt/jeprobe.bpf.o";
 pub(crate) const RECORD: &str = "ebpf/prebuilt/BUILD";
 
 /// An object and what it was made with.
@@ -71,6 +72,7 @@ pub(crate) fn build() -> Result<Built> {
         .env("CARGO_TARGET_DIR", &target)
         .env("RUSTC", &tools.rustc)
         .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
         .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", &tools.linker)
         .env("CARGO_ENCODED_RUSTFLAGS", flags(&tools).join("\x1f"))
         .without_env("RUSTFLAGS")
@@ -93,13 +95,7 @@ fn flags(tools: &Toolchain) -> Vec<String> {
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")))
         .unwrap_or_default();
     let map = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
-    vec![
-        "-Cdebuginfo=2".into(),
-        "-Clink-arg=--btf".into(),
-        map(&home, "/cargo"),
-        map(&tools.sysroot, "/rust"),
-        map(&root(), "/jeprobe"),
-    ]
+    vec!["-Cdebuginfo=0".into(), map(&home, "/cargo"), map(&tools.sysroot, "/rust"), map(&root(), "/jeprobe")]
 }
 
 /// Files of the workspace in cargo's dep-info `object: file file …`, relative to its root, sorted; the manifests of

@@ -1,13 +1,13 @@
 //! Runs a command in the workspace root: prints it before, names it when it fails.
 //!
 //! Three ways to run, by what the caller wants of the output: [`Cmd::run`] leaves it on the terminal, [`Cmd::output`]
-//! collects stdout, [`Cmd::tee`] shows stdout line by line and collects it. All three fail when the command cannot
+//! collects stdout, [`Cmd::tee`] shows stdout and stderr line by line and collects them. All three fail when the command cannot
 //! start; `tee` leaves a nonzero exit to its caller, who has to count what ran before it.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -84,14 +84,16 @@ impl Cmd {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Stdout shown as it comes and returned; whether the command succeeded.
+    /// Stdout and stderr, shown as they come and returned; whether the command succeeded.
     pub(crate) fn tee(mut self) -> Result<(String, bool)> {
         eprintln!("$ {}", self.text);
-        let mut child =
-            self.command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{}`", self.text))?;
-        let stdout = child.stdout.take().context("the child's stdout was not piped")?;
+        let (reader, writer) = io::pipe().context("cannot make a pipe")?;
+        self.command.stdout(writer.try_clone().context("cannot duplicate a pipe")?).stderr(writer);
+        let mut child = self.command.spawn().with_context(|| format!("cannot start `{}`", self.text))?;
+        // The command holds the pipe's other end open, and reading would not finish.
+        drop(self.command);
         let mut text = String::new();
-        for line in BufReader::new(stdout).split(b'\n') {
+        for line in BufReader::new(reader).split(b'\n') {
             let line = line.with_context(|| format!("cannot read the output of `{}`", self.text))?;
             let line = String::from_utf8_lossy(&line);
             println!("{line}");
@@ -127,7 +129,7 @@ mod tests {
 
     #[test]
     fn tee_returns_output_and_failure() {
-        let (text, success) = Cmd::new("sh").args(["-c", "echo one; echo two; exit 3"]).tee().unwrap();
+        let (text, success) = Cmd::new("sh").args(["-c", "echo one; echo two >&2; exit 3"]).tee().unwrap();
         assert_eq!(text, "one\ntwo\n");
         assert!(!success);
     }
