@@ -7,6 +7,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use jeprobe_abi::reader::TableError;
 use thiserror::Error;
 
 /// Errors of the loader's own parts: files, processes, remote memory, children.
@@ -21,7 +22,41 @@ pub enum Error {
 
     #[error("there is no process with pid {pid}")]
     NoProcess { pid: u32 },
+
+    /// `name` is the command name; a zombie has no memory left to read.
+    #[error("process {pid} ({name}) has ended and only waits for its parent")]
+    Zombie { pid: u32, name: String },
+
+    /// `hint` was made where the reason was known: other user, Yama, a process that is not dumpable.
+    #[error("cannot {what} of process {pid} ({name})")]
+    Access { pid: u32, name: String, what: &'static str, hint: Option<String>, source: io::Error },
+
+    #[error("process {pid} ({name}) does not use the jeprobe allocator")]
+    NoAllocator { pid: u32, name: String },
+
+    #[error("cannot read the profile table of process {pid} ({name})")]
+    Table { pid: u32, name: String, source: TableError },
+
+    #[error("process {pid} ({name}) did not take the new value of {word}")]
+    ControlNotTaken { pid: u32, name: String, word: &'static str },
+
+    #[error("cannot use the library {}", path.display())]
+    Library { path: PathBuf, source: io::Error },
+
+    #[error("cannot find {LIBRARY_NAME}")]
+    NoLibraryFile { tried: Vec<PathBuf> },
+
+    #[error("the dynamic linker cannot preload a path with a blank or a colon: {}", path.display())]
+    LibraryPath { path: PathBuf },
+
+    #[error("cannot run {}", program.display())]
+    Spawn { program: PathBuf, source: io::Error },
+
+    #[error("cannot {what}")]
+    System { what: &'static str, source: io::Error },
 }
+
+const LIBRARY_NAME: &str = "libjeprobe.so";
 
 impl Error {
     /// What the user can do, when there is something.
@@ -37,6 +72,30 @@ impl Error {
                 _ => None,
             },
             Error::NoProcess { .. } => Some("list candidates with: pgrep -a NAME".into()),
+            Error::Access { hint, .. } => hint.clone(),
+            Error::NoAllocator { .. } => Some(
+                "start it under the allocator: jeprobe run -- COMMAND, or LD_PRELOAD=/path/to/libjeprobe.so COMMAND"
+                    .into(),
+            ),
+            Error::Table { source: TableError::BadVersion { .. } | TableError::BadSizes, .. } => {
+                Some("use jeprobe and libjeprobe.so of one version".into())
+            }
+            Error::Table { source: TableError::NotReady, .. } => {
+                Some("wait until the process has allocated, then try again".into())
+            }
+            Error::Table { .. } => Some("stop the process (kill -STOP PID), try again, then kill -CONT PID".into()),
+            Error::NoLibraryFile { tried } => {
+                let places: Vec<_> = tried.iter().map(|path| path.display().to_string()).collect();
+                Some(format!("name it with --library PATH or JEPROBE_LIBRARY=PATH; looked for {}", places.join(", ")))
+            }
+            Error::Library { .. } => Some("name it with --library PATH".into()),
+            Error::LibraryPath { .. } => {
+                Some("copy the library to a path without them and name it with --library".into())
+            }
+            Error::Spawn { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Some("check the spelling and PATH".into())
+            }
+            Error::Zombie { .. } | Error::ControlNotTaken { .. } | Error::Spawn { .. } | Error::System { .. } => None,
         }
     }
 }

@@ -4,6 +4,7 @@ pub mod cli;
 pub mod error;
 pub mod model;
 pub mod outfile;
+pub mod preload;
 pub mod proc;
 pub mod remote;
 pub mod units;

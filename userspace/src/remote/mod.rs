@@ -3,3 +3,5 @@
 pub mod image;
 pub mod locate;
 pub mod memory;
+pub mod table;
+pub mod target;

@@ -1,0 +1,71 @@
+//! One reading of a profile table, as a profile.
+//!
+//! ```text
+//!  contexts: address → frames ─┐
+//!  threads:  address → uid    ─┼─ tctxs: (context, thread, counts) ─► Profile::add
+//!                              ┘
+//! ```
+//!
+//! Reads while the process runs: each word is whole, two words of one record may differ by one sample. What points
+//! nowhere is counted as torn, never guessed.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+
+use jeprobe_abi::drops::Reason;
+use jeprobe_abi::reader::{RemoteMemory, Table, TableError};
+use jeprobe_abi::root::Root;
+
+use crate::model::{Profile, StackId, Thread, ThreadUid};
+use crate::units::SampleInterval;
+
+/// A reading.
+#[derive(Debug)]
+pub struct Reading {
+    pub root: Root,
+    /// Without mappings, process and notes: those are the caller's to add.
+    pub profile: Profile,
+    /// Frames by address of the context, leaf first; what a record of the ring names with `STACK_IN_PROCESS`.
+    pub contexts: HashMap<u64, Vec<u64>>,
+}
+
+/// Reads the whole table at `root`.
+pub fn read(memory: &impl RemoteMemory, root: u64) -> Result<Reading, TableError> {
+    let table = Table::open(memory, root)?;
+    let root = *table.root();
+    let mut profile = Profile::new(SampleInterval(1_u64.checked_shl(root.lg_sample).unwrap_or(u64::MAX)));
+    profile.set_losses(root.drops);
+
+    let mut contexts = HashMap::new();
+    let seen_contexts = table.contexts(|avma, _, frames| {
+        contexts.insert(avma, frames.to_vec());
+        Ok::<_, TableError>(())
+    })?;
+    let mut threads = HashMap::new();
+    let seen_threads = table.threads(|avma, thread| {
+        let uid = ThreadUid(thread.uid);
+        threads.insert(avma, uid);
+        let name = thread.name.split(|&b| b == 0).next().unwrap_or(&[]);
+        let name = String::from_utf8_lossy(name).into_owned();
+        profile.add_thread(uid, Thread { tid: Some(thread.tid), name });
+        Ok::<_, TableError>(())
+    })?;
+    let mut astray = 0;
+    let seen_tctxs = table.tctxs(|_, tctx| {
+        if let Some(frames) = contexts.get(&tctx.context) {
+            let thread = threads.get(&tctx.thread).copied();
+            let _: StackId = profile.add(frames, thread, tctx.current.into(), tctx.cumulative.into());
+        } else {
+            astray += 1;
+        }
+        Ok::<_, TableError>(())
+    })?;
+    let torn = seen_contexts.torn + seen_threads.torn + seen_tctxs.torn + astray;
+    if torn > 0 {
+        profile.add_loss(Reason::TornRead, torn);
+    }
+    if root.text_start < root.text_end {
+        profile.add_allocator_text(root.text_start..root.text_end);
+    }
+    Ok(Reading { root, profile, contexts })
+}

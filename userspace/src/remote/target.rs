@@ -1,0 +1,170 @@
+//! A process whose profile table was found: reads it, and writes its control words.
+//!
+//! Opening a target says for each way it can fail what failed and what the user can do. The pid may be given to another
+//! process later; who stays attached for long holds a `PidFd` and asks it.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::io;
+use std::mem::offset_of;
+use std::path::PathBuf;
+
+use jeprobe_abi::reader::{RemoteMemory, Unreadable};
+use jeprobe_abi::root::Root;
+
+use super::locate::{Located, locate};
+use super::memory::ProcessMemory;
+use super::table::{self, Reading};
+use crate::error::Error;
+use crate::proc::maps::{self, Maps};
+use crate::proc::{exe, pids};
+
+impl RemoteMemory for ProcessMemory {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Unreadable> {
+        ProcessMemory::read(*self, addr, buf).map_err(|_| Unreadable { addr })
+    }
+}
+
+/// A control word of the root that may be written from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    ProfActive,
+    LgSample,
+}
+
+impl Word {
+    fn name(self) -> &'static str {
+        match self {
+            Word::ProfActive => "prof_active",
+            Word::LgSample => "lg_sample",
+        }
+    }
+
+    fn offset(self) -> u64 {
+        (match self {
+            Word::ProfActive => offset_of!(Root, prof_active),
+            Word::LgSample => offset_of!(Root, lg_sample),
+        }) as u64
+    }
+}
+
+/// A process with a profile table.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub pid: u32,
+    /// Command name, at most 15 bytes.
+    pub name: String,
+    pub located: Located,
+    /// Tables found; more than one when two copies of the allocator are loaded, of which the busiest was taken.
+    pub copies: usize,
+    memory: ProcessMemory,
+}
+
+impl Target {
+    /// Finds the table of a process.
+    pub fn open(pid: u32) -> Result<Target, Error> {
+        let status = match pids::status(pid) {
+            Ok(status) => status,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NoProcess { pid }),
+            Err(source) => return Err(access(pid, String::new(), "read the status", source)),
+        };
+        // A thread's id has a directory too, hidden from the list; the process is what has a heap.
+        let pid = status.tgid;
+        let name = status.name;
+        if matches!(status.state, 'Z' | 'X') {
+            return Err(Error::Zombie { pid, name });
+        }
+        let maps = match exe::read_maps(pid) {
+            Ok(maps) => maps,
+            Err(source) => return Err(access(pid, name, "read the mappings", source)),
+        };
+        let memory = ProcessMemory::new(pid);
+        if let Some(source) = first_read_error(memory, &maps) {
+            return Err(access(pid, name, "read the memory", source));
+        }
+        let mut found = locate(memory, &maps);
+        let samples = |located: &Located| memory.read_u64(located.root + offset_of!(Root, samples) as u64).unwrap_or(0);
+        found.sort_by_key(|located| std::cmp::Reverse(samples(located)));
+        let copies = found.len();
+        let Some(located) = found.into_iter().next() else { return Err(Error::NoAllocator { pid, name }) };
+        Ok(Target { pid, name, located, copies, memory })
+    }
+
+    /// Reads the table, with the process's mappings and program.
+    pub fn read(&self) -> Result<Reading, Error> {
+        let mut reading = table::read(&self.memory, self.located.root).map_err(|source| Error::Table {
+            pid: self.pid,
+            name: self.name.clone(),
+            source,
+        })?;
+        if let Ok(bytes) = exe::read_maps_bytes(self.pid) {
+            for mapping in &maps::parse(&bytes).entries {
+                reading.profile.add_mapping(mapping.into());
+            }
+        }
+        reading.profile.set_process(self.pid, program(self.pid));
+        Ok(reading)
+    }
+
+    /// Reads the root alone.
+    pub fn root(&self) -> Result<Root, Error> {
+        match jeprobe_abi::reader::Table::open(&self.memory, self.located.root) {
+            Ok(table) => Ok(*table.root()),
+            Err(source) => Err(Error::Table { pid: self.pid, name: self.name.clone(), source }),
+        }
+    }
+
+    /// Sets a control word and reads it back; gives the value of before.
+    pub fn set(&self, word: Word, value: u32) -> Result<u32, Error> {
+        let at = self.located.root + word.offset();
+        let failed = |source| access(self.pid, self.name.clone(), "write to the memory", source);
+        let before = self.memory.read_u32(at).map_err(failed)?;
+        if before != value {
+            self.memory.write(at, &value.to_le_bytes()).map_err(failed)?;
+            if self.memory.read_u32(at).map_err(failed)? != value {
+                let name = self.name.clone();
+                return Err(Error::ControlNotTaken { pid: self.pid, name, word: word.name() });
+            }
+        }
+        Ok(before)
+    }
+}
+
+/// Path of the main program as the process sees it.
+pub fn program(pid: u32) -> Option<PathBuf> {
+    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    // The kernel marks a deleted program in the text of the link.
+    match path.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
+        Some(kept) => Some(PathBuf::from(kept)),
+        None => Some(path),
+    }
+}
+
+/// Tries the first readable mapping; a process without one (a kernel thread) has nothing to fail on.
+fn first_read_error(memory: ProcessMemory, maps: &Maps) -> Option<io::Error> {
+    let mapping = maps.entries.iter().find(|m| m.perms.read && m.is_file())?;
+    memory.read_u64(mapping.start).err().filter(|error| error.raw_os_error() != Some(libc::EFAULT))
+}
+
+/// The error for a refused access, with the reason that the refusal has on this host.
+fn access(pid: u32, name: String, what: &'static str, source: io::Error) -> Error {
+    match source.raw_os_error() {
+        Some(libc::ESRCH | libc::ENOENT) => return Error::NoProcess { pid },
+        Some(libc::EPERM | libc::EACCES) => {}
+        _ => return Error::Access { pid, name, what, hint: None, source },
+    }
+    let theirs = pids::status(pid).ok().map(|status| status.uid);
+    let ours = pids::status(std::process::id()).ok().map(|status| status.uid);
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let hint = if ours == Some(0) {
+        "this root lacks CAP_SYS_PTRACE; in a container, add it: --cap-add SYS_PTRACE".to_owned()
+    } else if theirs != ours {
+        let owner = theirs.map_or(String::new(), |uid| format!(" (uid {uid})"));
+        format!("run as the owner of the process{owner} or as root: sudo jeprobe …")
+    } else if scope.trim() != "0" && !scope.is_empty() {
+        "Yama restricts tracing; run as root, or: sudo sysctl kernel.yama.ptrace_scope=0".to_owned()
+    } else {
+        "the process protects its memory (setuid, capabilities or prctl); run as root: sudo jeprobe …".to_owned()
+    };
+    Error::Access { pid, name, what, hint: Some(hint), source }
+}
