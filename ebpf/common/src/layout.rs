@@ -6,7 +6,7 @@ use core::mem::{offset_of, size_of};
 
 use crate::config::Config;
 use crate::event::{AllocEvent, ContextEvent, DumpEvent, FreeEvent, Header, LifecycleEvent, MallctlEvent};
-use crate::keys::StackKey;
+use crate::keys::{Arg, Site, StackKey};
 use crate::root::{Context, Counts, Live, Root, Segment, Tctx, Thread};
 
 const _: () = {
@@ -18,7 +18,9 @@ const _: () = {
     assert!(size_of::<DumpEvent>() == 24 + 16 + 256);
     assert!(size_of::<MallctlEvent>() == 24 + 64 + 16);
     assert!(size_of::<LifecycleEvent>() == 32);
-    assert!(size_of::<Config>() == 8);
+    assert!(size_of::<Config>() == 40);
+    assert!(size_of::<Arg>() == 24);
+    assert!(size_of::<Site>() == 72);
     assert!(size_of::<StackKey>() == 16);
 
     assert!(size_of::<Root>() == 344);
