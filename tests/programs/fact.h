@@ -82,7 +82,7 @@ __attribute__((unused)) static void *provided(const char *name)
 /* Fills with a pattern that depends on the seed and the offset. */
 __attribute__((unused)) static void fill(void *block, size_t bytes, unsigned seed)
 {
-	unsigned char *at = block;
+	unsigned char *at = (unsigned char *)block;
 	for (size_t i = 0; i < bytes; i++)
 		at[i] = (unsigned char)(seed + i * 7 + (i >> 8));
 }
@@ -90,7 +90,7 @@ __attribute__((unused)) static void fill(void *block, size_t bytes, unsigned see
 /* Number of bytes that differ from the pattern. */
 __attribute__((unused)) static size_t damaged(const void *block, size_t bytes, unsigned seed)
 {
-	const unsigned char *at = block;
+	const unsigned char *at = (const unsigned char *)block;
 	size_t wrong = 0;
 	for (size_t i = 0; i < bytes; i++)
 		wrong += at[i] != (unsigned char)(seed + i * 7 + (i >> 8));

@@ -59,7 +59,6 @@ pub struct Options {
     pub prof_thread_active_init: bool,
     pub prof_accum: bool,
     pub prof_final: bool,
-    pub prof_gdump: bool,
     /// Mean bytes between samples is two to this power, 0..=63.
     pub lg_prof_sample: u32,
     /// Bytes between interval dumps is two to this power; -1 = none.
@@ -101,7 +100,6 @@ impl Options {
             prof_thread_active_init: true,
             prof_accum: false,
             prof_final: false,
-            prof_gdump: false,
             lg_prof_sample: 19,
             lg_prof_interval: -1,
             prof_bt_max: 127,

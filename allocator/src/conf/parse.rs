@@ -98,6 +98,7 @@ const NO_EFFECT: &[&[u8]] = &[
     b"oversize_threshold",
     b"percpu_arena",
     b"process_madvise_max_batch",
+    b"prof_gdump",
     b"prof_leak",
     b"prof_leak_error",
     b"prof_log",
@@ -272,7 +273,6 @@ fn apply(key: &[u8], value: &[u8], options: &mut Options) -> Verdict {
         b"prof_thread_active_init" => flag(value, &mut options.prof_thread_active_init),
         b"prof_accum" => flag(value, &mut options.prof_accum),
         b"prof_final" => flag(value, &mut options.prof_final),
-        b"prof_gdump" => flag(value, &mut options.prof_gdump),
         b"prof_unbias" => flag(value, &mut options.prof_unbias),
         b"junk" => word(
             value,
