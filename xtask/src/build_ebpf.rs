@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `jeprobe.bpf.o` | the object that the loader embeds |
+//! | `jeprobe-ebpf.o` | the object that the loader embeds |
 //! | `BUILD` | two lines: `toolchain:` compiler and linker, `inputs:` digest of the sources it was made of |
 //!
 //! The same sources and toolchain give the same bytes wherever they lie: paths of the workspace, of cargo's home and of
@@ -20,7 +20,7 @@ use crate::cmd::{Cmd, root};
 use crate::toolchain::{self, Toolchain};
 
 const TARGET: &str = "bpfel-unknown-none";
-pub(crate) const OBJECT: &str = "ebpf/prebuilt/jeprobe.bpf.o";
+pub(crate) const OBJECT: &str = "ebpf/prebuilt/jeprobe-ebpf.o";
 pub(crate) const RECORD: &str = "ebpf/prebuilt/BUILD";
 
 /// An object and what it was made with.
