@@ -2,10 +2,14 @@
 
 pub mod cli;
 pub mod error;
+pub mod estimate;
+pub mod input;
 pub mod model;
 pub mod outfile;
+pub mod output;
 pub mod preload;
 pub mod proc;
 pub mod remote;
+pub mod symbolize;
 pub mod units;
 pub mod wait;

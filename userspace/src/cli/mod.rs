@@ -6,6 +6,8 @@
 use anyhow::Result;
 
 pub mod args;
+pub mod flamegraph;
+pub mod report;
 pub mod term;
 
 use args::Command;
@@ -23,6 +25,9 @@ pub enum Outcome {
 }
 
 /// Runs one parsed command.
-pub fn dispatch(command: Command, _term: &mut Term) -> Result<Outcome> {
-    match command {}
+pub fn dispatch(command: Command, term: &mut Term) -> Result<Outcome> {
+    match command {
+        Command::Report(args) => report::run(&args, term),
+        Command::Flamegraph(args) => flamegraph::run(&args, term),
+    }
 }

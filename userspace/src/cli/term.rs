@@ -15,6 +15,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use anyhow::Result;
 
 use crate::error::Error;
+use crate::input::heap_v2::ReadError;
 
 /// Where words and results of a command go.
 #[derive(Debug)]
@@ -91,5 +92,8 @@ fn put(line: std::fmt::Arguments<'_>) {
 
 /// The hint of one error of a chain, when it is of a type that has hints. Every module's error type is named here.
 fn hint_of(error: &(dyn std::error::Error + 'static)) -> Option<String> {
-    error.downcast_ref::<Error>().and_then(Error::hint)
+    error
+        .downcast_ref::<Error>()
+        .and_then(Error::hint)
+        .or_else(|| error.downcast_ref::<ReadError>().and_then(ReadError::hint))
 }

@@ -28,6 +28,9 @@ use super::mapping::{Mapping, Mappings, Relocation};
 use super::stack::{StackId, ThreadUid, call_site};
 use crate::units::{SampleInterval, Sums};
 
+/// Beginnings of the file names of libraries that are an allocator and nothing else.
+const ALLOCATOR_FILES: &[&str] = &["libjeprobe", "libjemalloc"];
+
 /// What is live now, and what was ever allocated (zero when the process does not keep it).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Values {
@@ -63,6 +66,7 @@ pub struct Profile {
     mappings: Mappings,
     interval: SampleInterval,
     losses: [u64; DROP_REASONS],
+    counters: Vec<(String, u64)>,
     notes: Vec<String>,
     configuration: Vec<(String, String)>,
     allocator_text: Vec<Range<u64>>,
@@ -109,6 +113,11 @@ impl Profile {
         id
     }
 
+    /// Adds to the total of a stack that is known.
+    pub fn add_to(&mut self, stack: StackId, values: Values) {
+        self.totals[stack.index()] += values;
+    }
+
     /// Adds to the part of a thread without changing the stack's total.
     pub fn add_share(&mut self, stack: StackId, thread: ThreadUid, values: Values) {
         self.threads.entry(thread).or_default();
@@ -149,6 +158,14 @@ impl Profile {
         *slot = slot.saturating_add(count);
     }
 
+    /// Adds to a counter of the recorder, such as `samples`.
+    pub fn add_counter(&mut self, name: &str, count: u64) {
+        match self.counters.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum = sum.saturating_add(count),
+            None => self.counters.push((name.to_owned(), count)),
+        }
+    }
+
     /// A line for the reader of the report: lower case, no trailing stop.
     pub fn add_note(&mut self, note: impl Into<String>) {
         let note = note.into();
@@ -183,12 +200,14 @@ impl Profile {
         self.program = program.or(self.program.take());
     }
 
-    /// Adds everything of `other`, moving its addresses into this profile's space where the two differ. Threads keep
-    /// their number when they are the same (number, tid and name) and get a new one otherwise. Pid and program stay
-    /// only when both agree.
-    pub fn merge(&mut self, other: &Profile) {
+    /// Knows the mappings and stacks of `other` from now on, without its values. Addresses move into this profile's
+    /// space where the two differ. Gives the id here of each of its stacks, in the order of its ids.
+    pub fn adopt(&mut self, other: &Profile) -> Vec<StackId> {
         let moved = Relocation::plan(&mut self.mappings, &other.mappings);
-        let uids = self.adopt_threads(other);
+        for range in &other.allocator_text {
+            let start = moved.apply(range.start);
+            self.add_allocator_text(start..start.saturating_add(range.end - range.start));
+        }
         let mut stack = Vec::new();
         let mut ids = Vec::with_capacity(other.totals.len());
         for id in other.stacks.ids() {
@@ -198,17 +217,28 @@ impl Profile {
                 let site = call_site(depth, avma);
                 moved.apply(site).wrapping_add(avma.wrapping_sub(site))
             }));
-            ids.push(self.add_total(&stack, other.totals[id.index()]));
+            ids.push(self.add_total(&stack, Values::default()));
+        }
+        ids
+    }
+
+    /// Adds everything of `other`, as [`Profile::adopt`] moves it. Threads keep their number when they are the same
+    /// (number, tid and name) and get a new one otherwise. Pid and program stay only when both agree.
+    pub fn merge(&mut self, other: &Profile) {
+        let is_first = self.totals.is_empty() && self.mappings.is_empty();
+        let uids = self.adopt_threads(other);
+        let ids = self.adopt(other);
+        for (id, values) in ids.iter().zip(&other.totals) {
+            self.add_to(*id, *values);
         }
         for share in &other.shares {
             self.add_share(ids[share.stack.index()], uids[&share.thread], share.values);
         }
-        for range in &other.allocator_text {
-            let start = moved.apply(range.start);
-            self.add_allocator_text(start..start + (range.end - range.start));
-        }
         for (slot, count) in self.losses.iter_mut().zip(other.losses) {
             *slot = slot.saturating_add(count);
+        }
+        for (name, count) in &other.counters {
+            self.add_counter(name, *count);
         }
         for note in &other.notes {
             self.add_note(note.clone());
@@ -221,8 +251,7 @@ impl Profile {
         if self.interval == SampleInterval::default() {
             self.interval = other.interval;
         }
-        let first = ids.len() == self.totals.len() && self.pid.is_none() && self.program.is_none();
-        if first {
+        if is_first {
             (self.pid, self.program) = (other.pid, other.program.clone());
         } else {
             self.pid = self.pid.filter(|pid| Some(*pid) == other.pid);
@@ -307,6 +336,15 @@ impl Profile {
         Reason::ALL.iter().map(|&reason| (reason, self.losses[reason as usize])).filter(|(_, count)| *count > 0)
     }
 
+    /// Losses that happened, or not, indexed by reason.
+    pub fn losses_by_reason(&self) -> &[u64; DROP_REASONS] {
+        &self.losses
+    }
+
+    pub fn counters(&self) -> &[(String, u64)] {
+        &self.counters
+    }
+
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -317,6 +355,16 @@ impl Profile {
 
     pub fn allocator_text(&self) -> &[Range<u64>] {
         &self.allocator_text
+    }
+
+    /// True for addresses in the allocator's own code: the ranges on record, and mappings of a library that is known
+    /// to hold an allocator.
+    pub fn is_allocator(&self, avma: u64) -> bool {
+        self.allocator_text.iter().any(|range| range.contains(&avma))
+            || self.mappings.find(avma).is_some_and(|mapping| {
+                let name = mapping.path.file_name().unwrap_or_default().as_encoded_bytes();
+                ALLOCATOR_FILES.iter().any(|file| name.starts_with(file.as_bytes()))
+            })
     }
 
     pub fn pid(&self) -> Option<u32> {

@@ -1,0 +1,366 @@
+//! Text heap profiles in: jemalloc's and jeprobe's `heap_v2`, and the layouts of gperftools.
+//!
+//! ```text
+//! heap_v2/524288                              R, mean bytes between samples
+//!   t*: 13: 4202496 [15: 4210688]             totals, all threads; not used, stacks are summed
+//!   t7: 1: 524288 [1: 524288] worker          one line per thread, with its name when it has one
+//! @ 0x401175 0x4011c2 0x401280                a stack, leaf first, return addresses
+//!   t*: 10: 10240 [12: 12288]                 live objects: bytes [ever allocated objects: bytes]
+//!   t0: 10: 10240 [12: 12288]                 the part of one thread
+//!
+//! MAPPED_LIBRARIES:
+//! 55ad650fd000-55ad650fe000 r-xp 00001000 fe:00 1012 /usr/bin/prog
+//! ```
+//!
+//! gperftools puts counts and stack on one line, `10: 10240 [12: 12288] @ 0x401175 …`, and names the sampling in its
+//! first line. What jeprobe adds after the mappings (build-ids, configuration, losses) is described in `tail`.
+//!
+//! The printed pairs are unbiased one by one as jeprof does, so the estimates here are jeprof's numbers. The raw counts
+//! of a profile read here are the printed ones, which a writer that unbiases has adjusted.
+//!
+//! Any bytes may be given: no panic, memory in proportion to the input, and an error names the line (from 1) and the
+//! byte (from 0, start of the line). A line that fits nowhere is an error and not skipped: it is a sign of damage, and
+//! what is skipped is missing from the sums. Only the list of mappings may hold lines of other kinds.
+#![forbid(unsafe_code)]
+
+use thiserror::Error;
+
+use super::tail::Tail;
+use crate::estimate::Sampling;
+use crate::model::{Mapping, Profile, StackId, Thread, ThreadUid, Values};
+use crate::proc::maps;
+use crate::units::{Count, SampleInterval};
+
+/// gperftools' sampling interval where the first line does not give one.
+const DEFAULT_INTERVAL: u64 = 128 * 1024;
+/// Bytes of an offending line that an error shows.
+const SHOWN_BYTES: usize = 60;
+
+/// Why and where a file could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {line}, byte {byte}: {reason}")]
+pub struct ReadError {
+    /// Number of the line, from 1.
+    pub line: u64,
+    /// Offset of its first byte.
+    pub byte: u64,
+    pub reason: Reason,
+}
+
+/// What was wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Reason {
+    #[error("the file is empty")]
+    Empty,
+    #[error("not a heap profile; it begins with {0:?}")]
+    NotAProfile(String),
+    #[error("a symbolized profile; give the original file, symbols are looked up here")]
+    Symbolized,
+    #[error("the sampling interval is not a number: {0:?}")]
+    BadInterval(String),
+    #[error("not a count line: {0:?}")]
+    BadCounts(String),
+    #[error("not an address: {0:?}")]
+    BadAddress(String),
+    #[error("not a thread: {0:?}")]
+    BadThread(String),
+    #[error("counts that belong to no stack")]
+    CountsWithoutStack,
+    #[error("a stack without its `t*` counts; the file is damaged or was cut short")]
+    StackWithoutCounts,
+    #[error("not understood: {0:?}; the file is damaged or was cut short")]
+    Unknown(String),
+}
+
+impl ReadError {
+    /// What the user can do.
+    pub fn hint(&self) -> Option<String> {
+        match self.reason {
+            Reason::Empty | Reason::StackWithoutCounts | Reason::BadCounts(_) | Reason::Unknown(_) => {
+                Some("take the profile again; a process that ends while it dumps leaves a part of a file".into())
+            }
+            Reason::NotAProfile(_) => {
+                Some("name the program first and the profiles after it: jeprobe report PROGRAM PROFILE".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Reads a whole file.
+pub fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
+    let mut lines = Lines::new(bytes);
+    let mut warnings = Vec::new();
+    let header = loop {
+        let Some(line) = lines.next() else { return Err(lines.error(Reason::Empty)) };
+        if let Some(text) = line.strip_prefix(b"%warn ") {
+            warnings.push(format!("the recording process warned: {}", String::from_utf8_lossy(text.trim_ascii())));
+        } else if !(line.starts_with(b"%") || line == b"--- heap" || line == b"--- growth") {
+            break line;
+        }
+    };
+    let mut tail = Tail::default();
+    let mut profile = if let Some(interval) = header.strip_prefix(b"heap_v2/") {
+        let interval = number(interval).ok_or_else(|| lines.error(Reason::BadInterval(shown(interval))))?;
+        threaded(&mut lines, SampleInterval(interval), &mut tail)?
+    } else if let Some(header) = header.strip_prefix(b"heap profile:") {
+        let sampling = gperftools_sampling(header).ok_or_else(|| lines.error(Reason::BadCounts(shown(header))))?;
+        gperftools(&mut lines, sampling)?
+    } else if header.starts_with(b"--- symbol") {
+        return Err(lines.error(Reason::Symbolized));
+    } else {
+        return Err(lines.error(Reason::NotAProfile(shown(header))));
+    };
+    mapped(&mut lines, &mut profile, tail);
+    for warning in warnings {
+        profile.add_note(warning);
+    }
+    Ok(profile)
+}
+
+/// Lines without their end and without blanks around, with the position of the current one.
+struct Lines<'a> {
+    rest: &'a [u8],
+    line: u64,
+    byte: u64,
+    next_byte: u64,
+    /// The list of mappings has begun.
+    in_mappings: bool,
+}
+
+impl<'a> Lines<'a> {
+    fn new(bytes: &'a [u8]) -> Lines<'a> {
+        Lines { rest: bytes, line: 0, byte: 0, next_byte: 0, in_mappings: false }
+    }
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.byte = self.next_byte;
+        self.line += 1;
+        if self.rest.is_empty() {
+            return None;
+        }
+        let end = self.rest.iter().position(|&b| b == b'\n').unwrap_or(self.rest.len());
+        let (line, rest) = self.rest.split_at(end);
+        self.rest = rest.get(1..).unwrap_or_default();
+        self.next_byte += (end + 1) as u64;
+        Some(line.trim_ascii())
+    }
+
+    /// The next line of the part before the mappings that is not empty.
+    fn next_of_body(&mut self) -> Option<&'a [u8]> {
+        loop {
+            let line = self.next()?;
+            if line == b"MAPPED_LIBRARIES:" || line == b"--- Memory map:" {
+                self.in_mappings = true;
+                return None;
+            }
+            if !line.is_empty() {
+                return Some(line);
+            }
+        }
+    }
+
+    fn error(&self, reason: Reason) -> ReadError {
+        ReadError { line: self.line.max(1), byte: self.byte, reason }
+    }
+}
+
+/// Body of `heap_v2`.
+fn threaded(lines: &mut Lines<'_>, interval: SampleInterval, tail: &mut Tail) -> Result<Profile, ReadError> {
+    let sampling = Sampling::Poisson(interval);
+    let mut profile = Profile::new(interval);
+    let mut stack = Vec::new();
+    let mut current: Option<StackId> = None;
+    let mut total_seen = true;
+    while let Some(line) = lines.next_of_body() {
+        if let Some(frames) = line.strip_prefix(b"@") {
+            if !total_seen {
+                return Err(lines.error(Reason::StackWithoutCounts));
+            }
+            addresses(frames, &mut stack).map_err(|reason| lines.error(reason))?;
+            current = Some(profile.add_total(&stack, Values::default()));
+            total_seen = false;
+        } else if line.starts_with(b"t") {
+            let counts = thread_line(line).map_err(|reason| lines.error(reason))?;
+            let values = counts.pairs.unbias(sampling);
+            match (current, counts.thread) {
+                (None, None) => {}
+                (None, Some(uid)) => {
+                    let name = String::from_utf8_lossy(counts.name).into_owned();
+                    profile.add_thread(uid, Thread { tid: None, name });
+                }
+                (Some(_), _) if !counts.name.is_empty() => return Err(lines.error(Reason::BadCounts(shown(line)))),
+                (Some(id), None) => {
+                    total_seen = true;
+                    profile.add_to(id, values);
+                }
+                (Some(id), Some(uid)) => profile.add_share(id, uid, values),
+            }
+        } else if !tail.line(line, &mut profile) {
+            return Err(lines.error(Reason::Unknown(shown(line))));
+        }
+    }
+    if total_seen { Ok(profile) } else { Err(lines.error(Reason::StackWithoutCounts)) }
+}
+
+/// Body of gperftools' layouts.
+fn gperftools(lines: &mut Lines<'_>, sampling: Sampling) -> Result<Profile, ReadError> {
+    let mut profile = Profile::new(sampling.interval());
+    let mut stack = Vec::new();
+    while let Some(line) = lines.next_of_body() {
+        let at = line.iter().position(|&b| b == b'@');
+        let (counts, frames) = at.map_or((line, &line[..0]), |at| (line[..at].trim_ascii_end(), &line[at + 1..]));
+        match Pairs::parse(counts) {
+            Some((pairs, [])) if at.is_some() => {
+                addresses(frames, &mut stack).map_err(|reason| lines.error(reason))?;
+                profile.add_total(&stack, pairs.unbias(sampling));
+            }
+            Some((_, [])) => return Err(lines.error(Reason::CountsWithoutStack)),
+            _ => return Err(lines.error(Reason::Unknown(shown(line)))),
+        }
+    }
+    Ok(profile)
+}
+
+/// The list of mappings, and what jeprobe writes after it.
+fn mapped(lines: &mut Lines<'_>, profile: &mut Profile, mut tail: Tail) {
+    if !lines.in_mappings {
+        tail.finish(profile);
+        profile.add_note(
+            "the file has no list of mappings: it may have been cut short, and only a program without relocation can be resolved",
+        );
+        return;
+    }
+    let mut malformed = 0_u64;
+    while let Some(line) = lines.next() {
+        if line.is_empty() || tail.line(line, profile) {
+            continue;
+        }
+        match maps::parse(line).entries.first() {
+            Some(entry) if !entry.path.is_empty() || entry.perms.exec => profile.add_mapping(Mapping::from(entry)),
+            Some(_) => {}
+            None => malformed += 1,
+        }
+    }
+    tail.finish(profile);
+    if malformed > 0 {
+        profile.add_note(format!("{malformed} lines of the list of mappings were not understood"));
+    }
+}
+
+/// Both pairs of one line, as printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pairs {
+    current: Count,
+    cumulative: Count,
+}
+
+impl Pairs {
+    /// `objects: bytes [objects: bytes]`, and what follows.
+    fn parse(text: &[u8]) -> Option<(Pairs, &[u8])> {
+        let (objects, text) = number_before(text, b':')?;
+        let (bytes, text) = number_before(text, b'[')?;
+        let (ever_objects, text) = number_before(text, b':')?;
+        let (ever_bytes, text) = number_before(text, b']')?;
+        let pairs =
+            Pairs { current: Count { objects, bytes }, cumulative: Count { objects: ever_objects, bytes: ever_bytes } };
+        Some((pairs, text))
+    }
+
+    fn unbias(self, sampling: Sampling) -> Values {
+        Values { current: sampling.unbias(self.current), cumulative: sampling.unbias(self.cumulative) }
+    }
+}
+
+/// One `t…` line.
+struct ThreadLine<'a> {
+    /// `None` for `t*`.
+    thread: Option<ThreadUid>,
+    pairs: Pairs,
+    name: &'a [u8],
+}
+
+fn thread_line(line: &[u8]) -> Result<ThreadLine<'_>, Reason> {
+    let colon = line.iter().position(|&b| b == b':').ok_or_else(|| Reason::BadCounts(shown(line)))?;
+    let uid = &line[1..colon];
+    let thread = if uid == b"*" {
+        None
+    } else {
+        let uid = number(uid).and_then(|uid| u32::try_from(uid).ok());
+        Some(ThreadUid(uid.ok_or_else(|| Reason::BadThread(shown(line)))?))
+    };
+    let (pairs, name) = Pairs::parse(&line[colon + 1..]).ok_or_else(|| Reason::BadCounts(shown(line)))?;
+    Ok(ThreadLine { thread, pairs, name: name.trim_ascii() })
+}
+
+/// What the first line of gperftools says about sampling; `header` is what follows `heap profile:`.
+fn gperftools_sampling(header: &[u8]) -> Option<Sampling> {
+    let (totals, rest) = Pairs::parse(header)?;
+    let kind = rest.trim_ascii().strip_prefix(b"@").unwrap_or_default().trim_ascii();
+    let (kind, period) = match kind.iter().position(|&b| b == b'/') {
+        Some(slash) => (&kind[..slash], number(&kind[slash + 1..])),
+        None => (kind, None),
+    };
+    let contains = |what: &[u8]| kind.windows(what.len()).any(|part| part == what);
+    let interval = |divisor| match period {
+        None | Some(0) => SampleInterval(DEFAULT_INTERVAL),
+        Some(period) => SampleInterval(period / divisor),
+    };
+    Some(if kind.is_empty() {
+        // The oldest writers name no kind; those that sampled repeat the live totals as the cumulative ones.
+        if totals.current == totals.cumulative {
+            Sampling::Uniform(SampleInterval(DEFAULT_INTERVAL))
+        } else {
+            Sampling::None
+        }
+    } else if kind == b"heapprofile" || !contains(b"heap") {
+        Sampling::None
+    } else if contains(b"_v2") {
+        Sampling::Poisson(interval(1))
+    } else {
+        // The period is the upper end of a uniform distance; its mean is half of it.
+        Sampling::Uniform(interval(2))
+    })
+}
+
+/// Blank-separated hexadecimal addresses.
+fn addresses(text: &[u8], stack: &mut Vec<u64>) -> Result<(), Reason> {
+    stack.clear();
+    for word in text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
+        stack.push(address(word).ok_or_else(|| Reason::BadAddress(shown(word)))?);
+    }
+    Ok(())
+}
+
+fn address(word: &[u8]) -> Option<u64> {
+    let digits = word.strip_prefix(b"0x").unwrap_or(word);
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |value, &digit| Some(value << 4 | u64::from(char::from(digit).to_digit(16)?)))
+}
+
+/// The number that ends before `mark`, and the text after it.
+fn number_before(text: &[u8], mark: u8) -> Option<(u64, &[u8])> {
+    let end = text.iter().position(|&b| b == mark)?;
+    Some((number(text[..end].trim_ascii())?, &text[end + 1..]))
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |value, &digit| {
+        digit.is_ascii_digit().then(|| value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))).flatten()
+    })
+}
+
+fn shown(line: &[u8]) -> String {
+    let cut = &line[..line.len().min(SHOWN_BYTES)];
+    let mut text = String::from_utf8_lossy(cut).into_owned();
+    if cut.len() < line.len() {
+        text.push('…');
+    }
+    text
+}

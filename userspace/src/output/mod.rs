@@ -1,0 +1,15 @@
+//! Writers: a [`crate::model::Profile`] to bytes. No symbol is looked up here; what shows names is given them.
+//!
+//! - `select`: which value, stacks and names are shown.
+//! - `heap_v2`: the text format that jeprof and pprof read.
+//! - `text`: jeprof's table.
+//! - `folded`, `flamegraph`: stacks as lines, and as a picture.
+#![forbid(unsafe_code)]
+
+pub mod flamegraph;
+pub mod folded;
+pub mod heap_v2;
+pub mod select;
+pub mod text;
+
+pub use select::{Granularity, Options, Selection, Value};

@@ -1,0 +1,282 @@
+//! What of a profile is shown: which value, which stacks, under which names.
+//!
+//! ```text
+//!  profile ── Value ──► one number per stack (minus the base's)
+//!     │ cut: frames of the allocator fall away at the leaf
+//!     │ focus, ignore: stacks fall away
+//!     ▼ Granularity: frames become keys, each once per stack
+//!  Keyed { keys, stacks: [(keys leaf first, number)] }
+//! ```
+//!
+//! Steps and order are jeprof's; so the sums are too. The frames of the allocator are found by address first (the
+//! range on record, and mappings of its library), then by the names of jeprof's list.
+#![forbid(unsafe_code)]
+
+use std::collections::{HashMap, HashSet};
+
+use regex::Regex;
+
+use crate::model::{Profile, StackId, Values, call_site};
+use crate::symbolize::{Site, Symbols};
+
+/// Addresses from here on are not code; jeprof passes over them.
+const END_OF_CODE: u64 = 1 << 63;
+
+/// Functions of allocators, by short name: jeprof's list for heap profiles.
+#[rustfmt::skip]
+const ALLOCATOR_FUNCTIONS: &[&str] = &[
+    "calloc", "cfree", "malloc", "newImpl", "void* newImpl", "free", "memalign", "posix_memalign", "aligned_alloc",
+    "pvalloc", "valloc", "realloc", "mallocx", "rallocx", "xallocx", "dallocx", "sdallocx", "sdallocx_noflags",
+    "tc_calloc", "tc_cfree", "tc_malloc", "tc_free", "tc_memalign", "tc_posix_memalign", "tc_pvalloc", "tc_valloc",
+    "tc_realloc", "tc_new", "tc_delete", "tc_newarray", "tc_deletearray", "tc_new_nothrow", "tc_newarray_nothrow",
+    "do_malloc", "::do_malloc", "::do_malloc_or_cpp_alloc", "DoSampledAllocation", "simple_alloc::allocate",
+    "__malloc_alloc_template::allocate", "__builtin_delete", "__builtin_new", "__builtin_vec_delete",
+    "__builtin_vec_new", "operator new", "operator new[]", "malloc_zone_malloc", "malloc_zone_calloc",
+    "malloc_zone_valloc", "malloc_zone_realloc", "malloc_zone_memalign", "malloc_zone_free", "__start_google_malloc",
+    "__stop_google_malloc", "__start_malloc_hook", "__stop_malloc_hook",
+];
+
+/// Which number of a stack is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Value {
+    /// Bytes live now.
+    #[default]
+    InuseSpace,
+    /// Objects live now.
+    InuseObjects,
+    /// Bytes ever allocated.
+    AllocSpace,
+    /// Objects ever allocated.
+    AllocObjects,
+}
+
+impl Value {
+    /// The estimate of it, unbiased: bytes or objects.
+    pub fn of(self, values: &Values) -> f64 {
+        match self {
+            Value::InuseSpace => values.current.est.bytes,
+            Value::InuseObjects => values.current.est.objects,
+            Value::AllocSpace => values.cumulative.est.bytes,
+            Value::AllocObjects => values.cumulative.est.objects,
+        }
+    }
+
+    pub fn is_bytes(self) -> bool {
+        matches!(self, Value::InuseSpace | Value::AllocSpace)
+    }
+
+    pub fn is_cumulative(self) -> bool {
+        matches!(self, Value::AllocSpace | Value::AllocObjects)
+    }
+
+    /// For titles.
+    pub fn title(self) -> &'static str {
+        match self {
+            Value::InuseSpace => "bytes in use",
+            Value::InuseObjects => "objects in use",
+            Value::AllocSpace => "bytes allocated",
+            Value::AllocObjects => "objects allocated",
+        }
+    }
+}
+
+/// What one row is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Granularity {
+    #[default]
+    Functions,
+    Lines,
+    Files,
+    Addresses,
+}
+
+/// The user's choice.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub value: Value,
+    pub granularity: Granularity,
+    /// Bytes instead of MiB.
+    pub show_bytes: bool,
+    /// Rows sorted by the cumulative number.
+    pub cum: bool,
+    /// With a base: what shrank counts as 0.
+    pub drop_negative: bool,
+    /// Only stacks with a matching frame.
+    pub focus: Option<Regex>,
+    /// No stacks with a matching frame.
+    pub ignore: Option<Regex>,
+    /// Rows printed at most; all when `None`.
+    pub limit: Option<usize>,
+}
+
+/// A profile with one number per stack.
+#[derive(Debug)]
+pub struct Selection<'a> {
+    profile: &'a Profile,
+    symbols: &'a Symbols,
+    /// By stack id; bytes or objects, estimated, negative where the base had more.
+    values: Vec<f64>,
+    /// Addresses in the allocator's code, and in functions of its list.
+    allocator_addresses: HashSet<u64>,
+    allocator_functions: HashSet<u64>,
+}
+
+/// Stacks of keys.
+#[derive(Debug, Default)]
+pub struct Keyed {
+    /// Names of rows.
+    pub keys: Vec<String>,
+    /// Indexes into `keys`, leaf first, each once; and the number.
+    pub stacks: Vec<(Vec<usize>, f64)>,
+}
+
+impl<'a> Selection<'a> {
+    /// Takes the value of every stack.
+    pub fn new(profile: &'a Profile, symbols: &'a Symbols, value: Value) -> Selection<'a> {
+        let values = profile.totals().map(|(_, _, values)| value.of(values)).collect();
+        let of_sites = |test: &dyn Fn(&Site) -> bool| {
+            symbols.iter().filter(|(_, site)| test(site)).map(|(avma, _)| avma).collect()
+        };
+        Selection {
+            profile,
+            symbols,
+            values,
+            allocator_addresses: of_sites(&|site| site.is_allocator),
+            allocator_functions: of_sites(&is_allocator_function),
+        }
+    }
+
+    /// Subtracts the values of a base whose stacks were adopted: `base` gives the id of each here, and its number.
+    pub fn subtract(&mut self, base: impl IntoIterator<Item = (StackId, f64)>, drop_negative: bool) {
+        for (id, value) in base {
+            self.values[id.index()] -= value;
+        }
+        if drop_negative {
+            for value in &mut self.values {
+                *value = value.max(0.0);
+            }
+        }
+    }
+
+    /// Sum over all stacks, before anything is left out.
+    pub fn total(&self) -> f64 {
+        self.values.iter().sum()
+    }
+
+    /// Frames without the allocator's, as sites: leaf first, addresses of calls.
+    fn user_sites(&self, frames: &[u64]) -> Vec<u64> {
+        let sites: Vec<u64> = frames.iter().enumerate().map(|(depth, &avma)| call_site(depth, avma)).collect();
+        let by_address = sites.iter().take_while(|avma| self.allocator_addresses.contains(avma)).count();
+        let by_name = sites.iter().rposition(|avma| self.allocator_functions.contains(avma));
+        sites[by_address.max(by_name.map_or(0, |at| at + 1))..].to_vec()
+    }
+
+    /// Stacks as keys of rows, allocator frames and unwanted stacks left out. A frame that recurs is kept where it is
+    /// nearest to the leaf.
+    pub fn keyed(&self, options: &Options) -> Keyed {
+        let mut index: HashMap<String, usize> = HashMap::new();
+        let mut by_site: HashMap<u64, Vec<usize>> = HashMap::new();
+        let mut keyed = Keyed::default();
+        self.each_stack(options, |sites, value| {
+            let mut stack = Vec::with_capacity(sites.len());
+            for &avma in sites {
+                let keys = by_site.entry(avma).or_insert_with(|| {
+                    let names = self.keys_of(avma, options.granularity);
+                    names
+                        .into_iter()
+                        .map(|name| {
+                            let next = keyed.keys.len();
+                            *index.entry(name).or_insert_with_key(|name| {
+                                keyed.keys.push(name.clone());
+                                next
+                            })
+                        })
+                        .collect()
+                });
+                for key in keys {
+                    if !stack.contains(key) {
+                        stack.push(*key);
+                    }
+                }
+            }
+            keyed.stacks.push((stack, value));
+        });
+        keyed
+    }
+
+    /// Calls `each` with every stack that is shown: sites leaf first without the allocator's, and its number.
+    pub fn each_stack(&self, options: &Options, mut each: impl FnMut(&[u64], f64)) {
+        let mut focused = Matcher { regex: options.focus.as_ref(), known: HashMap::new() };
+        let mut ignored = Matcher { regex: options.ignore.as_ref(), known: HashMap::new() };
+        for (id, frames, _) in self.profile.totals() {
+            let value = self.values[id.index()];
+            let mut sites = self.user_sites(frames);
+            if focused.matches(&sites, self.symbols) == Some(false)
+                || ignored.matches(&sites, self.symbols) == Some(true)
+            {
+                continue;
+            }
+            sites.retain(|&avma| avma < END_OF_CODE);
+            each(&sites, value);
+        }
+    }
+
+    /// Row names of one address, innermost first.
+    fn keys_of(&self, avma: u64, granularity: Granularity) -> Vec<String> {
+        let Some(site) = self.symbols.site(avma).filter(|site| !site.functions.is_empty()) else {
+            return vec![self.symbols.site(avma).map_or_else(|| format!("{avma:016x}"), |site| site.label.clone())];
+        };
+        site.functions
+            .iter()
+            .map(|function| {
+                let name =
+                    if function.is_inlined { format!("{} (inline)", function.short) } else { function.short.clone() };
+                let location = if function.location.is_empty() { "??:0" } else { &function.location };
+                match granularity {
+                    Granularity::Functions => name,
+                    Granularity::Lines => format!("{name} {location}"),
+                    Granularity::Addresses => format!("{avma:016x} {name} {location}"),
+                    Granularity::Files => match function.location.rsplit_once(':') {
+                        Some((file, _)) => file.to_owned(),
+                        None => site.label.clone(),
+                    },
+                }
+            })
+            .collect()
+    }
+}
+
+fn is_allocator_function(site: &Site) -> bool {
+    site.functions.last().is_some_and(|function| {
+        let name = function.short.split_once('@').map_or(function.short.as_str(), |(name, _)| name);
+        let listed = |name: &str| ALLOCATOR_FUNCTIONS.contains(&name);
+        listed(name)
+            || name.strip_prefix('_').is_some_and(listed)
+            || name.contains("TCMalloc")
+            || name.starts_with("tcmalloc::")
+    })
+}
+
+/// A pattern with its answers by address.
+struct Matcher<'a> {
+    regex: Option<&'a Regex>,
+    known: HashMap<u64, bool>,
+}
+
+impl Matcher<'_> {
+    /// Whether a frame matches: by its 16 digits, a short name or a `FILE:LINE`. `None` without a pattern.
+    fn matches(&mut self, sites: &[u64], symbols: &Symbols) -> Option<bool> {
+        let regex = self.regex?;
+        Some(sites.iter().any(|&avma| {
+            *self.known.entry(avma).or_insert_with(|| {
+                regex.is_match(&format!("{avma:016x}"))
+                    || symbols.site(avma).is_some_and(|site| {
+                        let named = |function: &crate::symbolize::Function| {
+                            regex.is_match(&function.short) || regex.is_match(&function.location)
+                        };
+                        site.functions.iter().any(named) || regex.is_match(&site.label)
+                    })
+            })
+        }))
+    }
+}

@@ -1,0 +1,122 @@
+//! From linker names to names for people.
+//!
+//! | language | full | short |
+//! |---|---|---|
+//! | C++ | demangled | without argument lists, template arguments and return type, as jeprof prints names |
+//! | Rust | demangled, without the hash | the same |
+//! | C, assembly | as it is, without a symbol version | the same |
+#![forbid(unsafe_code)]
+
+/// A function's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    pub full: String,
+    pub short: String,
+    /// Rust gives all instances of a generic function one name; such names are not told apart by address.
+    pub is_rust: bool,
+}
+
+/// Demangles a linker name.
+pub fn demangle(linker: &str) -> Name {
+    let plain = linker.split('@').next().filter(|name| !name.is_empty()).unwrap_or(linker);
+    if is_rust(plain)
+        && let Ok(rust) = rustc_demangle::try_demangle(plain)
+    {
+        let full = format!("{rust:#}");
+        return Name { short: full.clone(), full, is_rust: true };
+    }
+    let demangled = if plain.starts_with("_Z") {
+        cpp_demangle::Symbol::new(plain).ok().and_then(|symbol| symbol.demangle().ok())
+    } else {
+        None
+    };
+    let full = demangled.unwrap_or_else(|| plain.to_owned());
+    Name { short: shorten(&full), full, is_rust: false }
+}
+
+/// v0 names, and legacy ones by the hash at their end: C++ names look the same up to it.
+fn is_rust(linker: &str) -> bool {
+    if linker.starts_with("_R") {
+        return true;
+    }
+    let legacy = linker.split('.').next().unwrap_or(linker);
+    legacy.starts_with("_ZN")
+        && legacy
+            .strip_suffix('E')
+            .and_then(|name| name.rsplit_once("17h"))
+            .is_some_and(|(_, hash)| hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// Removes argument lists (with a `const` behind them), then template arguments, then what precedes the last blank
+/// before a qualified name.
+pub fn shorten(full: &str) -> String {
+    let name = without_pairs(full, b'(', b')', true);
+    let name = without_pairs(&name, b'<', b'>', false);
+    without_return_type(&name).to_owned()
+}
+
+/// Removes every balanced pair and what is inside.
+fn without_pairs(text: &str, open: u8, close: u8, and_const: bool) -> String {
+    let mut kept = Vec::with_capacity(text.len());
+    let mut opened = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte == close
+            && let Some(start) = opened.pop()
+        {
+            kept.truncate(start);
+            if and_const && let Some(after) = rest.trim_ascii_start().strip_prefix(b"const") {
+                rest = after;
+            }
+            continue;
+        }
+        if byte == open {
+            opened.push(kept.len());
+        }
+        kept.push(byte);
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+fn without_return_type(name: &str) -> &str {
+    let qualified = |text: &str| {
+        let word = text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+        word > 0 && text[word..].starts_with("::")
+    };
+    let mut blanks = name.bytes().enumerate().filter(|(_, b)| b.is_ascii_whitespace());
+    let last = blanks.map(|(at, _)| at + 1).rfind(|&at| qualified(&name[at..]));
+    &name[last.unwrap_or(0)..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{demangle, shorten};
+
+    #[test]
+    fn cpp_names_are_shortened_as_jeprof_does() {
+        for (full, short) in [
+            ("app::Pool::grab(unsigned long)", "app::Pool::grab"),
+            ("std::vector<int, std::allocator<int> >::push_back(int const&)", "std::vector::push_back"),
+            ("void app::fill<std::pair<int, long> >(std::function<void (int)>)", "app::fill"),
+            ("Node::find(int) const", "Node::find"),
+            ("operator new(unsigned long)", "operator new"),
+            ("(anonymous namespace)::make()", "::make"),
+            ("main", "main"),
+            ("unbalanced(", "unbalanced("),
+        ] {
+            assert_eq!(shorten(full), short);
+        }
+    }
+
+    #[test]
+    fn languages_are_told_apart() {
+        assert_eq!(demangle("_ZN3app4Pool4grabEm").short, "app::Pool::grab");
+        let rust = demangle("_ZN4core3ptr13drop_in_place17h0123456789abcdefE");
+        assert_eq!((rust.full.as_str(), rust.is_rust), ("core::ptr::drop_in_place", true));
+        assert_eq!(demangle("_RNvC6_123foo3bar").full, "123foo::bar");
+        assert_eq!(demangle("malloc@@GLIBC_2.2.5").short, "malloc");
+        assert_eq!(demangle("_Znwm").short, "operator new");
+        assert_eq!(demangle("_Z").full, "_Z");
+    }
+}
