@@ -7,6 +7,7 @@ mod build_ebpf;
 mod check;
 mod ci;
 mod cmd;
+mod demo;
 mod deps;
 mod test;
 mod toolchain;
@@ -27,6 +28,8 @@ pub(crate) struct Args {
 enum Command {
     /// Install what the build and the tests need (apt as root, bpf-linker through cargo)
     Deps,
+    /// Start a leaking program, attach to it and print who leaks
+    Demo,
     /// Build libjeprobe.so and libjeprobe.a into target/capi
     BuildAlloc,
     /// Build the kernel object into ebpf/prebuilt
@@ -49,6 +52,7 @@ enum Command {
 fn run(args: &Args) -> Result<()> {
     match &args.command {
         Command::Deps => deps::run(),
+        Command::Demo => demo::run(),
         Command::BuildAlloc => build_alloc::run().map(drop),
         Command::BuildEbpf => build_ebpf::run(),
         Command::Test { tiers } => test::run(tiers),
