@@ -9,7 +9,8 @@ const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// Prints `skipped: TEST: REASON` straight to stderr, past the test runner's capture. Panics with `CI=true`, where a
+/// Prints `skipped: TEST: REASON` straight to stderr, past the test runner's capture; `cargo xtask test`
+/// counts these lines. Panics with `CI=true`, where a
 /// skip counts as a failure.
 pub fn report_skip(reason: &str) {
     let current = thread::current();
