@@ -4,8 +4,10 @@
 mod docs;
 mod drift;
 mod layers;
+mod probes;
 mod size;
 mod source;
+mod symbols;
 mod unsafe_files;
 
 use std::fs;
@@ -23,6 +25,8 @@ pub(crate) enum Check {
     Layers,
     /// No file over 1000 lines
     Size,
+    /// The built library: symbols, exports, probe sites
+    Symbols,
     /// `unsafe` only in the files named for it
     #[value(name = "unsafe_files")]
     UnsafeFiles,
@@ -55,6 +59,7 @@ fn one(check: Check) -> Counts {
     let found = match check {
         Check::Layers => layers::check(&root),
         Check::Size => size::check(&root),
+        Check::Symbols => symbols::check(&root),
         Check::UnsafeFiles => unsafe_files::check(&root),
         Check::Docs => docs::check(&root),
         Check::Drift => drift::check(&root),
