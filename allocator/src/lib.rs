@@ -19,6 +19,8 @@ pub mod error;
 pub mod linked;
 pub(crate) mod prim;
 #[cfg(not(loom))]
+pub mod prof;
+#[cfg(not(loom))]
 pub(crate) mod ptr;
 pub mod sync;
 #[cfg(not(loom))]

@@ -19,6 +19,8 @@ pub enum Rank {
     ProfDump,
     /// Modules known to the unwinder.
     ProfModules,
+    /// One unwinder cache.
+    ProfUnwind,
     /// Options of the profiler that change at run time (prefix, thread names).
     ProfConfig,
     /// Threads known to the profiler.

@@ -12,7 +12,7 @@ use super::Errno;
 /// # Safety
 /// S1: the arguments are valid for the call `nr`, including every memory range that it reads or writes.
 #[inline]
-unsafe fn syscall(nr: i64, args: [usize; 6]) -> isize {
+pub(super) unsafe fn syscall(nr: i64, args: [usize; 6]) -> isize {
     let ret: isize;
     // SAFETY: S1 passes the duty on; the clobbered registers are those of the x86-64 system call convention.
     unsafe {
@@ -35,11 +35,11 @@ unsafe fn syscall(nr: i64, args: [usize; 6]) -> isize {
 
 /// A pointer as a system call argument. Exposed, because the kernel reads or writes behind it and the compiler must
 /// not assume otherwise.
-fn for_kernel<T>(ptr: *const T) -> usize {
+pub(super) fn for_kernel<T>(ptr: *const T) -> usize {
     ptr.expose_provenance()
 }
 
-fn result(ret: isize) -> Result<usize, Errno> {
+pub(super) fn result(ret: isize) -> Result<usize, Errno> {
     if ret < 0 { Err(Errno(-(ret as i32))) } else { Ok(ret as usize) }
 }
 

@@ -19,6 +19,8 @@
 pub(crate) mod mock;
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod file;
+#[cfg(target_arch = "x86_64")]
 mod linux;
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]

@@ -24,6 +24,7 @@ const MAY_HOLD: &[(&str, &str)] = &[
     ("allocator/src/linked.rs", "symbols that the program may define"),
     ("allocator/src/ctl/args.rs", "old and new values behind a caller's pointers"),
     ("allocator/src/prof/backtrace.rs", "stack reads"),
+    ("allocator/src/prof/exit.rs", "an entry of .fini_array"),
     ("allocator/src/prof/hooks.rs", "probe sites"),
     ("allocator/src/prof/records.rs", "the profile table's memory"),
     ("allocator/src/api/", "raw pointers in and out"),

@@ -1,0 +1,22 @@
+//! The heap sampler: decides, unwinds, records, tells tracers, writes profiles. `recorder.rs` is its front.
+
+mod backtrace;
+mod dump;
+mod elf;
+mod exit;
+pub mod hooks;
+mod index;
+mod maps;
+mod modules;
+mod recorder;
+mod records;
+mod sampler;
+mod table;
+
+pub use self::dump::DumpError;
+pub use self::recorder::{
+    NameError, Outcome, ThreadProf, active, boot, dump, free, interval_bytes, lg_sample, postfork_child,
+    postfork_parent, prefork, reset, sample, serve_requests, set_active, set_gauges, set_prefix, set_thread_active,
+    set_thread_active_init, set_thread_name, thread_active, thread_active_init, thread_exit, thread_init, thread_name,
+};
+pub use self::records::{RootCell, jeprobe_root};

@@ -1,0 +1,408 @@
+//! The heap sampler: decides, unwinds, records, tells tracers, writes profiles.
+//!
+//! ```text
+//!  core ─ every ~2^lg bytes ─► sample ─┬─ backtrace (stack → frames)
+//!                                      ├─ table     (frames → context, live sample)   read from outside through root
+//!                                      ├─ hooks     (tracer attached?)
+//!                                      └─ dump      (interval, request)
+//!  core ─ free in a marked slab ─► free ─► table, hooks
+//! ```
+//!
+//! Whether a sample point does anything is decided by `prof_active` in the root, by the thread's own switch and by the
+//! semaphores. Dormant, a sample point draws the next distance and returns.
+//!
+//! I-PROF-1: no lock is held when the crate's Rust allocator is called; it may be the very allocator that is sampled
+//! (a Rust program with `Jeprobe` as its global allocator). The modules are the exception: their lock is only ever
+//! tried by the sampler. I-PROF-2: while a thread is in the recorder (`depth` above 0), its sample points only count a
+//! loss, so the recorder never waits for itself.
+//!
+//! Two words of the root may be written by another process with the rights of a debugger: `prof_active` and
+//! `dump_request`; so may `lg_sample`. They are looked at at every sample point, dormant or not, and by
+//! [`serve_requests`]: a process that does not allocate and has no background thread does not see them.
+//!
+//! Any thread may call this in any order; `ThreadProf` belongs to its thread.
+#![forbid(unsafe_code)]
+
+use crate::prim::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::cell::Cell;
+use core::ffi::CStr;
+
+use jeprobe_abi::abi::MAX_FRAMES;
+use jeprobe_abi::drops::Reason;
+use jeprobe_abi::root::STATE_READY;
+use jeprobe_abi::unbias;
+
+use super::backtrace::{self, Stack};
+use super::dump::{self, DumpError, Kind};
+use super::records::{ContextCell, Ptr, ThreadCell, jeprobe_root};
+use super::sampler::Sampler;
+use super::table::{self, Sample};
+use super::{exit, hooks};
+use crate::conf::{self, Options};
+use crate::sys;
+
+/// Distance of a thread that comes before `boot`: it asks again soon, and the few bytes it allocates meanwhile are the
+/// runtime's own.
+const BEFORE_BOOT_BYTES: u64 = 64 << 10;
+
+static THREAD_ACTIVE_INIT: AtomicBool = AtomicBool::new(true);
+/// Mixed into every generator's seed; set at boot.
+static SEED: AtomicU64 = AtomicU64::new(0);
+/// Kernel id of the thread that forks, for its child.
+static FORKER: AtomicU32 = AtomicU32::new(0);
+
+/// What the sampler keeps per thread. Plain data; interior changes, because the recorder may be entered again by an
+/// allocation that it makes itself.
+pub struct ThreadProf {
+    sampler: Cell<Sampler>,
+    record: Cell<Option<Ptr<ThreadCell>>>,
+    stack: Cell<Stack>,
+    /// Log2 of the mean distance by which the current one was drawn.
+    drawn_lg: Cell<u32>,
+    /// Bytes allocated by the thread when it last reached a sample point.
+    counted_bytes: Cell<u64>,
+    depth: Cell<u32>,
+    active: Cell<bool>,
+    ready: Cell<bool>,
+    ended: Cell<bool>,
+}
+
+/// What a sample point decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The block is in the table: `free` must be told of it.
+    pub marked: bool,
+    /// Usable bytes to the next sample point: the allocation that reaches or passes it is the next sample.
+    pub distance: u64,
+}
+
+impl ThreadProf {
+    #[expect(clippy::declare_interior_mutable_const, reason = "an initial value, copied into each thread's slot")]
+    pub const NEW: ThreadProf = ThreadProf {
+        sampler: Cell::new(Sampler::seeded(0)),
+        record: Cell::new(None),
+        stack: Cell::new(Stack::UNKNOWN),
+        drawn_lg: Cell::new(0),
+        counted_bytes: Cell::new(0),
+        depth: Cell::new(0),
+        active: Cell::new(true),
+        ready: Cell::new(false),
+        ended: Cell::new(false),
+    };
+
+    fn draw(&self) -> u64 {
+        let lg = lg_sample();
+        self.drawn_lg.set(lg);
+        let mut sampler = self.sampler.get();
+        let distance = sampler.distance(lg);
+        self.sampler.set(sampler);
+        distance
+    }
+
+    fn record(&self) -> Option<Ptr<ThreadCell>> {
+        if let Some(record) = self.record.get() {
+            return Some(record);
+        }
+        let record = table::new_thread(sys::gettid());
+        self.record.set(record);
+        record
+    }
+}
+
+/// Sets the root up. Called once, when `malloc` works.
+pub fn boot(options: &'static Options) {
+    let root = &jeprobe_root;
+    root.pid.store(sys::getpid(), Ordering::Relaxed);
+    root.lg_sample.store(options.lg_prof_sample.min(63), Ordering::Relaxed);
+    root.opt_prof.store(options.prof.into(), Ordering::Relaxed);
+    root.opt_accum.store(options.prof_accum.into(), Ordering::Relaxed);
+    root.max_frames.store(options.prof_bt_max.clamp(1, MAX_FRAMES as u32), Ordering::Relaxed);
+    root.start_ns.store(sys::clock_monotonic_ns(), Ordering::Relaxed);
+    THREAD_ACTIVE_INIT.store(options.prof_thread_active_init, Ordering::Relaxed);
+    let here = core::ptr::from_ref(root).addr() as u64;
+    SEED.store(sys::clock_monotonic_ns().rotate_left(32) ^ here, Ordering::Relaxed);
+    exit::keep();
+    // Release: a reader that sees READY sees the words above.
+    root.state.store(STATE_READY, Ordering::Release);
+    if options.prof {
+        backtrace::prepare();
+        root.prof_active.store(options.prof_active.into(), Ordering::Relaxed);
+    }
+}
+
+fn booted() -> bool {
+    jeprobe_root.state.load(Ordering::Acquire) == STATE_READY
+}
+
+/// Starts a thread's sampler; the first distance, bytes.
+pub fn thread_init(thread: &ThreadProf) -> u64 {
+    if !booted() {
+        return BEFORE_BOOT_BYTES;
+    }
+    let own = core::ptr::from_ref(thread).addr() as u64;
+    let seed = SEED.load(Ordering::Relaxed) ^ u64::from(sys::gettid()).rotate_left(48) ^ own;
+    thread.sampler.set(Sampler::seeded(seed ^ sys::clock_monotonic_ns()));
+    thread.active.set(THREAD_ACTIVE_INIT.load(Ordering::Relaxed));
+    thread.ready.set(true);
+    thread.draw()
+}
+
+/// A thread reached its sample point with the allocation of `ptr`. `allocated`, `deallocated`: the thread's counters,
+/// usable bytes. No lock is held.
+#[cold]
+pub fn sample(
+    thread: &ThreadProf,
+    ptr: usize,
+    requested: usize,
+    usable: usize,
+    allocated: u64,
+    deallocated: u64,
+) -> Outcome {
+    if !thread.ready.get() {
+        return Outcome { marked: false, distance: thread_init(thread) };
+    }
+    let drawn_lg = thread.drawn_lg.get();
+    let distance = thread.draw();
+    let skip = Outcome { marked: false, distance };
+    let active = active() && thread.active.get();
+    let wanted = hooks::alloc_wanted();
+    let requested_dump = dump_requested();
+    if !active && !wanted && !requested_dump {
+        thread.counted_bytes.set(allocated);
+        return skip;
+    }
+    if thread.ended.get() {
+        jeprobe_root.drop_one(Reason::ThreadExiting);
+        return skip;
+    }
+    if thread.depth.get() != 0 {
+        jeprobe_root.drop_one(Reason::Reentrant);
+        return skip;
+    }
+    thread.depth.set(1);
+    let weight_bytes = unbias::weight_bytes(usable as u64, unbias::interval_bytes(drawn_lg));
+    let sample = Sample {
+        ptr,
+        usable_bytes: usable as u64,
+        requested_bytes: requested as u64,
+        weight_bytes,
+        time_ns: sys::clock_monotonic_ns(),
+    };
+    let mut marked = false;
+    if active || wanted {
+        marked = take(thread, &sample, active, wanted);
+    }
+    if let Some(record) = thread.record.get() {
+        // Relaxed: statistics.
+        record.allocated_bytes.store(allocated, Ordering::Relaxed);
+        record.deallocated_bytes.store(deallocated, Ordering::Relaxed);
+    }
+    let passed = allocated.wrapping_sub(thread.counted_bytes.replace(allocated));
+    if active && dump::interval_passed(interval_bytes(), passed) {
+        // A failure was reported on fd 2.
+        let _ = dump::dump(None, Kind::Interval);
+    }
+    if requested_dump {
+        serve_requests();
+    }
+    thread.depth.set(0);
+    Outcome { marked, distance }
+}
+
+/// Records a sample and tells the tracer; true when it is in the table.
+fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> bool {
+    let root = &jeprobe_root;
+    let unwind = active || hooks::context_wanted();
+    let context = if unwind { stack_context(thread) } else { table::context(&[], false).map(|(context, _)| context) };
+    let recorded = match (thread.record(), context) {
+        (Some(record), Some(context)) => table::record(record, context, sample),
+        _ => false,
+    };
+    if !recorded {
+        root.drop_one(Reason::NoMemory);
+    }
+    if wanted {
+        let context = context.filter(|context| context.depth != 0).map_or(0, Ptr::addr);
+        hooks::jeprobe_hook_alloc(
+            sample.ptr,
+            sample.usable_bytes,
+            sample.weight_bytes,
+            context,
+            sample.requested_bytes,
+        );
+    }
+    recorded
+}
+
+/// The context of the calling stack; that of no stack when there is none.
+fn stack_context(thread: &ThreadProf) -> Option<Ptr<ContextCell>> {
+    let root = &jeprobe_root;
+    let mut stack = thread.stack.get();
+    let found = backtrace::with_stack(&mut stack, |frames, truncated| {
+        if truncated && !frames.is_empty() {
+            root.drop_one(Reason::TruncatedStack);
+        }
+        if frames.is_empty() { None } else { table::context(frames, truncated) }
+    });
+    thread.stack.set(stack);
+    let Some((context, new)) = found.flatten() else {
+        root.drop_one(Reason::NoStack);
+        return table::context(&[], true).map(|(context, _)| context);
+    };
+    if new && hooks::context_wanted() {
+        hooks::jeprobe_hook_context(context.addr(), context.depth.into());
+    }
+    Some(context)
+}
+
+/// A block whose page says that it may hold sampled objects is freed.
+pub fn free(_thread: &ThreadProf, ptr: usize, usable: usize) {
+    if let Some(context) = table::remove(ptr)
+        && hooks::free_wanted()
+    {
+        let context = if context.depth == 0 { 0 } else { context.addr() };
+        hooks::jeprobe_hook_free(ptr, usable as u64, context);
+    }
+}
+
+/// A thread ends. Samples it takes afterwards are lost and counted.
+pub fn thread_exit(thread: &ThreadProf, allocated: u64, deallocated: u64) {
+    thread.ended.set(true);
+    if let Some(record) = thread.record.take() {
+        record.allocated_bytes.store(allocated, Ordering::Relaxed);
+        record.deallocated_bytes.store(deallocated, Ordering::Relaxed);
+        record.alive.store(0, Ordering::Release);
+    }
+    jeprobe_root.exited_allocated_bytes.fetch_add(allocated, Ordering::Relaxed);
+    jeprobe_root.exited_deallocated_bytes.fetch_add(deallocated, Ordering::Relaxed);
+}
+
+fn dump_requested() -> bool {
+    jeprobe_root.dump_request.load(Ordering::Relaxed) != jeprobe_root.dump_served.load(Ordering::Relaxed)
+}
+
+/// Makes the dump that someone outside asked for, if any. For the background thread; sample points do it by themselves.
+pub fn serve_requests() {
+    let wanted = jeprobe_root.dump_request.load(Ordering::Relaxed);
+    let served = jeprobe_root.dump_served.load(Ordering::Relaxed);
+    // Relaxed: the exchange only picks the one who serves.
+    if wanted != served
+        && jeprobe_root.dump_served.compare_exchange(served, wanted, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    {
+        // A failure was reported on fd 2.
+        let _ = dump::dump(None, Kind::Request);
+    }
+}
+
+/// `prof.active`.
+#[inline]
+pub fn active() -> bool {
+    jeprobe_root.prof_active.load(Ordering::Relaxed) != 0
+}
+
+/// Sets `prof.active`; the old value.
+pub fn set_active(on: bool) -> bool {
+    jeprobe_root.prof_active.swap(on.into(), Ordering::Relaxed) != 0
+}
+
+/// `prof.thread_active_init`.
+pub fn thread_active_init() -> bool {
+    THREAD_ACTIVE_INIT.load(Ordering::Relaxed)
+}
+
+/// Sets `prof.thread_active_init`; the old value.
+pub fn set_thread_active_init(on: bool) -> bool {
+    THREAD_ACTIVE_INIT.swap(on, Ordering::Relaxed)
+}
+
+/// `thread.prof.active`.
+pub fn thread_active(thread: &ThreadProf) -> bool {
+    thread.active.get()
+}
+
+/// Sets `thread.prof.active`; the old value.
+pub fn set_thread_active(thread: &ThreadProf, on: bool) -> bool {
+    thread.active.replace(on)
+}
+
+/// Why a thread cannot be named so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// A byte is neither printable nor blank.
+    Unprintable,
+    NoMemory,
+}
+
+/// `thread.prof.name`; empty when never set.
+pub fn thread_name(thread: &ThreadProf) -> &'static CStr {
+    thread.record.get().map_or(c"", Ptr::<ThreadCell>::name)
+}
+
+/// Sets `thread.prof.name`; 15 bytes are kept.
+pub fn set_thread_name(thread: &ThreadProf, name: &CStr) -> Result<(), NameError> {
+    if name.to_bytes().iter().any(|&b| !(b.is_ascii_graphic() || b == b' ' || b == b'\t')) {
+        return Err(NameError::Unprintable);
+    }
+    thread.record().ok_or(NameError::NoMemory)?.set_name(name.to_bytes());
+    Ok(())
+}
+
+/// `prof.dump`: to `path`, or to a name made of the prefix. The reason of a failure was written to fd 2 as well.
+pub fn dump(path: Option<&CStr>) -> Result<(), DumpError> {
+    dump::dump(path, Kind::Mallctl)
+}
+
+/// `prof.reset`: forgets all samples and counts, and sets the mean distance when one is given.
+pub fn reset(lg: Option<u32>) {
+    if let Some(lg) = lg {
+        jeprobe_root.lg_sample.store(lg.min(63), Ordering::Relaxed);
+    }
+    table::clear();
+}
+
+/// `prof.prefix`.
+pub fn set_prefix(prefix: &CStr) {
+    dump::set_prefix(prefix);
+}
+
+/// `prof.lg_sample`.
+pub fn lg_sample() -> u32 {
+    jeprobe_root.lg_sample.load(Ordering::Relaxed).min(63)
+}
+
+/// `prof.interval`: bytes between interval dumps, 0 = none.
+pub fn interval_bytes() -> u64 {
+    u32::try_from(conf::options().lg_prof_interval).map_or(0, unbias::interval_bytes)
+}
+
+/// Tells readers of the root how large the heap is, bytes.
+pub fn set_gauges(allocated: u64, active: u64, resident: u64, mapped: u64) {
+    jeprobe_root.allocated_bytes.store(allocated, Ordering::Relaxed);
+    jeprobe_root.active_bytes.store(active, Ordering::Relaxed);
+    jeprobe_root.resident_bytes.store(resident, Ordering::Relaxed);
+    jeprobe_root.mapped_bytes.store(mapped, Ordering::Relaxed);
+}
+
+/// Takes all locks of the profiler, in rank order.
+pub fn prefork() {
+    dump::prefork_state();
+    backtrace::prefork();
+    dump::prefork_prefix();
+    table::prefork();
+    FORKER.store(sys::gettid(), Ordering::Relaxed);
+}
+
+pub fn postfork_parent() {
+    table::postfork_parent();
+    dump::postfork_parent();
+    backtrace::postfork_parent();
+}
+
+/// The child owns copies of all objects, so its samples stay; of the threads only the forking one goes on.
+pub fn postfork_child() {
+    table::postfork_child();
+    dump::postfork_child();
+    backtrace::postfork_child();
+    jeprobe_root.pid.store(sys::getpid(), Ordering::Relaxed);
+    table::keep_only_thread(FORKER.load(Ordering::Relaxed), sys::gettid());
+}

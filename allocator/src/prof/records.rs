@@ -1,0 +1,478 @@
+//! The writer's side of the profile table: the structs of `jeprobe_abi::root` with atomics for their words, typed
+//! pointers to them, and the segments they are appended to.
+//!
+//! I-REC-1: records live in base memory, which is never freed or moved; so a [`Ptr`] once made stays valid. I-REC-2: a
+//! record is complete before `used_bytes` covers it (Release), and before a [`Link`] leads to it (Release). I-REC-3: a
+//! `Ptr` is made only by [`Appender::append`] and [`alloc_value`], and a `Link` holds null or a `Ptr`.
+//!
+//! Fields: plain ones are written once, before publication; atomic ones say who changes them.
+
+use crate::prim::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use core::ffi::{CStr, c_char};
+use core::ops::Deref;
+use core::ptr::NonNull;
+
+use jeprobe_abi::abi::{ABI_VERSION, MAX_FRAMES, ROOT_MAGIC};
+use jeprobe_abi::drops::{DROP_REASONS, Reason};
+use jeprobe_abi::reader::{RemoteMemory, Unreadable};
+use jeprobe_abi::root;
+
+use crate::base;
+
+/// Pointer to a published record or value; may be copied freely and never dangles (I-REC-1).
+pub(crate) struct Ptr<T>(NonNull<T>);
+
+impl<T> Clone for Ptr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Ptr<T> {}
+
+// SAFETY: a shared reference to memory that lives for ever.
+unsafe impl<T: Sync> Send for Ptr<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Ptr<T> {}
+
+impl<T> Ptr<T> {
+    /// The address, for readers outside and for hashing.
+    pub(crate) fn addr(self) -> usize {
+        self.0.addr().get()
+    }
+
+    pub(crate) fn same(self, other: Ptr<T>) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T> Deref for Ptr<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: I-REC-1, I-REC-3: points to an initialised value that is never freed; shared changes go through
+        // atomics.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// An atomic word that is 0 or the address of a record.
+#[repr(transparent)]
+pub(crate) struct Link<T>(AtomicPtr<T>);
+
+impl<T> Link<T> {
+    pub(crate) const fn none() -> Link<T> {
+        Link(AtomicPtr::new(core::ptr::null_mut()))
+    }
+
+    /// Acquire: pairs with the Release in `set`, so the record behind is complete.
+    pub(crate) fn get(&self) -> Option<Ptr<T>> {
+        NonNull::new(self.0.load(Ordering::Acquire)).map(Ptr)
+    }
+
+    /// Release: pairs with the Acquire in `get`.
+    pub(crate) fn set(&self, to: Option<Ptr<T>>) {
+        let raw = to.map_or(core::ptr::null_mut(), |ptr| ptr.0.as_ptr());
+        // The reader outside reaches the record by this address.
+        let _ = raw.expose_provenance();
+        self.0.store(raw, Ordering::Release);
+    }
+}
+
+/// `jeprobe_abi::root::Root`.
+#[repr(C)]
+pub struct RootCell {
+    magic: u64,
+    abi_version: u32,
+    sizes: [u32; 6],
+    pub(crate) state: AtomicU32,
+    pub(crate) pid: AtomicU32,
+    pub(crate) epoch: AtomicU32,
+    pub(crate) prof_active: AtomicU32,
+    pub(crate) dump_request: AtomicU32,
+    pub(crate) dump_served: AtomicU32,
+    pub(crate) lg_sample: AtomicU32,
+    pub(crate) opt_prof: AtomicU32,
+    pub(crate) opt_accum: AtomicU32,
+    pub(crate) max_frames: AtomicU32,
+    pad: u32,
+    pub(crate) start_ns: AtomicU64,
+    pub(crate) samples: AtomicU64,
+    pub(crate) frees: AtomicU64,
+    pub(crate) dumps: AtomicU64,
+    pub(crate) dump_failures: AtomicU64,
+    pub(crate) exited_allocated_bytes: AtomicU64,
+    pub(crate) exited_deallocated_bytes: AtomicU64,
+    drops: [AtomicU64; DROP_REASONS],
+    pub(crate) contexts: AtomicPtr<SegmentCell>,
+    pub(crate) tctxs: AtomicPtr<SegmentCell>,
+    pub(crate) lives: AtomicPtr<SegmentCell>,
+    pub(crate) threads: AtomicPtr<SegmentCell>,
+    pub(crate) allocated_bytes: AtomicU64,
+    pub(crate) active_bytes: AtomicU64,
+    pub(crate) resident_bytes: AtomicU64,
+    pub(crate) mapped_bytes: AtomicU64,
+    pub(crate) text_start: AtomicU64,
+    pub(crate) text_end: AtomicU64,
+}
+
+/// The table's root: exported by name and described by an ELF note.
+#[unsafe(no_mangle)]
+pub static jeprobe_root: RootCell = RootCell {
+    magic: ROOT_MAGIC,
+    abi_version: ABI_VERSION,
+    sizes: [
+        size_of::<root::Root>() as u32,
+        size_of::<root::Segment>() as u32,
+        size_of::<root::Context>() as u32,
+        size_of::<root::Tctx>() as u32,
+        size_of::<root::Live>() as u32,
+        size_of::<root::Thread>() as u32,
+    ],
+    state: AtomicU32::new(root::STATE_UNSET),
+    pid: AtomicU32::new(0),
+    epoch: AtomicU32::new(0),
+    prof_active: AtomicU32::new(0),
+    dump_request: AtomicU32::new(0),
+    dump_served: AtomicU32::new(0),
+    lg_sample: AtomicU32::new(19),
+    opt_prof: AtomicU32::new(0),
+    opt_accum: AtomicU32::new(0),
+    max_frames: AtomicU32::new(MAX_FRAMES as u32),
+    pad: 0,
+    start_ns: AtomicU64::new(0),
+    samples: AtomicU64::new(0),
+    frees: AtomicU64::new(0),
+    dumps: AtomicU64::new(0),
+    dump_failures: AtomicU64::new(0),
+    exited_allocated_bytes: AtomicU64::new(0),
+    exited_deallocated_bytes: AtomicU64::new(0),
+    drops: [const { AtomicU64::new(0) }; DROP_REASONS],
+    contexts: AtomicPtr::new(core::ptr::null_mut()),
+    tctxs: AtomicPtr::new(core::ptr::null_mut()),
+    lives: AtomicPtr::new(core::ptr::null_mut()),
+    threads: AtomicPtr::new(core::ptr::null_mut()),
+    allocated_bytes: AtomicU64::new(0),
+    active_bytes: AtomicU64::new(0),
+    resident_bytes: AtomicU64::new(0),
+    mapped_bytes: AtomicU64::new(0),
+    text_start: AtomicU64::new(0),
+    text_end: AtomicU64::new(0),
+};
+
+impl RootCell {
+    /// Counts one loss.
+    pub(crate) fn drop_one(&self, reason: Reason) {
+        if let Some(count) = self.drops.get(reason as usize) {
+            // Relaxed: a statistic.
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Address by which readers reach the table.
+    pub(crate) fn addr(&'static self) -> u64 {
+        core::ptr::from_ref(self).expose_provenance() as u64
+    }
+}
+
+/// `jeprobe_abi::root::Segment`.
+#[repr(C)]
+pub(crate) struct SegmentCell {
+    next: AtomicPtr<SegmentCell>,
+    kind: u32,
+    pad: u32,
+    used_bytes: AtomicU64,
+    capacity_bytes: u64,
+}
+
+/// `jeprobe_abi::root::Counts`; changed by whoever records or frees a sample.
+#[repr(C)]
+pub(crate) struct CountsCell {
+    pub(crate) objects: AtomicU64,
+    bytes: AtomicU64,
+    weight_objects8: AtomicU64,
+    weight_bytes: AtomicU64,
+}
+
+/// What one sample adds to counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) bytes: u64,
+    pub(crate) weight_objects8: u64,
+    pub(crate) weight_bytes: u64,
+}
+
+impl CountsCell {
+    pub(crate) const fn new() -> CountsCell {
+        CountsCell {
+            objects: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            weight_objects8: AtomicU64::new(0),
+            weight_bytes: AtomicU64::new(0),
+        }
+    }
+
+    // Relaxed throughout: readers expect words that belong to slightly different moments.
+
+    pub(crate) fn add(&self, share: Share) {
+        self.objects.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(share.bytes, Ordering::Relaxed);
+        self.weight_objects8.fetch_add(share.weight_objects8, Ordering::Relaxed);
+        self.weight_bytes.fetch_add(share.weight_bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sub(&self, share: Share) {
+        self.objects.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(share.bytes, Ordering::Relaxed);
+        self.weight_objects8.fetch_sub(share.weight_objects8, Ordering::Relaxed);
+        self.weight_bytes.fetch_sub(share.weight_bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.objects.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+        self.weight_objects8.store(0, Ordering::Relaxed);
+        self.weight_bytes.store(0, Ordering::Relaxed);
+    }
+}
+
+/// `jeprobe_abi::root::Context`, followed by `depth` frames.
+#[repr(C)]
+pub(crate) struct ContextCell {
+    pub(crate) hash: u64,
+    /// Not used by the writer: its index lies beside the table.
+    pub(crate) next: u64,
+    /// lock: `ProfTctxs` to change.
+    pub(crate) tctxs: Link<TctxCell>,
+    pub(crate) depth: u32,
+    pub(crate) flags: u32,
+    pub(crate) current: CountsCell,
+    pub(crate) cumulative: CountsCell,
+}
+
+impl Ptr<ContextCell> {
+    /// Shape [u64; depth], leaf first, unit avma.
+    pub(crate) fn frames(self) -> &'static [u64] {
+        let depth = self.depth as usize;
+        // SAFETY: the frames lie behind the record, inside the same segment.
+        let start = unsafe { self.0.as_ptr().add(1) }.cast::<u64>();
+        // SAFETY: `append` wrote `depth` words there before it made this pointer, and nobody writes them again.
+        unsafe { core::slice::from_raw_parts(start, depth) }
+    }
+}
+
+/// `jeprobe_abi::root::Tctx`.
+#[repr(C)]
+pub(crate) struct TctxCell {
+    pub(crate) context: Link<ContextCell>,
+    pub(crate) next: Link<TctxCell>,
+    pub(crate) thread: Link<ThreadCell>,
+    pub(crate) reserved: u64,
+    pub(crate) current: CountsCell,
+    pub(crate) cumulative: CountsCell,
+}
+
+/// `jeprobe_abi::root::Live`. lock: its shard (`ProfLives`), readable by anyone.
+#[repr(C)]
+pub(crate) struct LiveCell {
+    pub(crate) ptr: AtomicU64,
+    pub(crate) usable_bytes: AtomicU64,
+    pub(crate) requested_bytes: AtomicU64,
+    pub(crate) weight_bytes: AtomicU64,
+    pub(crate) tctx: Link<TctxCell>,
+    pub(crate) time_ns: AtomicU64,
+    pub(crate) next: Link<LiveCell>,
+    pub(crate) state: AtomicU32,
+    pub(crate) epoch: AtomicU32,
+}
+
+/// `jeprobe_abi::root::Thread`. lock: `ProfThreads` for identity, the thread itself for its counters.
+#[repr(C)]
+pub(crate) struct ThreadCell {
+    pub(crate) uid: AtomicU32,
+    pub(crate) tid: AtomicU32,
+    pub(crate) alive: AtomicU32,
+    pub(crate) pad: u32,
+    /// Two words, so that a reader sees a name whole or cut, never mixed within a word.
+    pub(crate) name: [AtomicU64; 2],
+    pub(crate) samples: AtomicU64,
+    pub(crate) allocated_bytes: AtomicU64,
+    pub(crate) deallocated_bytes: AtomicU64,
+    /// Live samples of the thread.
+    pub(crate) live: AtomicU64,
+}
+
+/// Bytes of a thread's name that are kept, without the NUL.
+const NAME_BYTES: usize = 15;
+
+impl Ptr<ThreadCell> {
+    /// For the thread itself, which alone changes its name.
+    pub(crate) fn name(self) -> &'static CStr {
+        let start = self.0.as_ptr().wrapping_byte_add(core::mem::offset_of!(ThreadCell, name)).cast::<c_char>();
+        // SAFETY: 16 bytes of which the last is always 0, in memory that is never freed.
+        unsafe { CStr::from_ptr(start) }
+    }
+
+    pub(crate) fn set_name(self, name: &[u8]) {
+        let mut bytes = [0; NAME_BYTES + 1];
+        for (to, from) in bytes.iter_mut().take(NAME_BYTES).zip(name) {
+            *to = *from;
+        }
+        for (word, piece) in self.name.iter().zip(bytes.as_chunks::<8>().0) {
+            word.store(u64::from_ne_bytes(*piece), Ordering::Relaxed);
+        }
+    }
+}
+
+const _: () = {
+    assert!(size_of::<RootCell>() == size_of::<root::Root>());
+    assert!(core::mem::offset_of!(RootCell, state) == core::mem::offset_of!(root::Root, state));
+    assert!(core::mem::offset_of!(RootCell, prof_active) == core::mem::offset_of!(root::Root, prof_active));
+    assert!(core::mem::offset_of!(RootCell, drops) == core::mem::offset_of!(root::Root, drops));
+    assert!(core::mem::offset_of!(RootCell, contexts) == core::mem::offset_of!(root::Root, contexts));
+    assert!(core::mem::offset_of!(RootCell, text_end) == core::mem::offset_of!(root::Root, text_end));
+    assert!(size_of::<SegmentCell>() == size_of::<root::Segment>());
+    assert!(core::mem::offset_of!(SegmentCell, used_bytes) == core::mem::offset_of!(root::Segment, used_bytes));
+    assert!(size_of::<CountsCell>() == size_of::<root::Counts>());
+    assert!(size_of::<ContextCell>() == size_of::<root::Context>());
+    assert!(core::mem::offset_of!(ContextCell, current) == core::mem::offset_of!(root::Context, current));
+    assert!(size_of::<TctxCell>() == size_of::<root::Tctx>());
+    assert!(core::mem::offset_of!(TctxCell, current) == core::mem::offset_of!(root::Tctx, current));
+    assert!(size_of::<LiveCell>() == size_of::<root::Live>());
+    assert!(core::mem::offset_of!(LiveCell, tctx) == core::mem::offset_of!(root::Live, tctx));
+    assert!(core::mem::offset_of!(LiveCell, state) == core::mem::offset_of!(root::Live, state));
+    assert!(size_of::<ThreadCell>() == size_of::<root::Thread>());
+    assert!(core::mem::offset_of!(ThreadCell, name) == core::mem::offset_of!(root::Thread, name));
+    assert!(core::mem::offset_of!(ThreadCell, samples) == core::mem::offset_of!(root::Thread, samples));
+};
+
+/// Largest segment, bytes with its header: below the size from which base memory maps each request by itself.
+const MAX_SEGMENT_BYTES: usize = 128 << 10;
+
+/// Appends records of one kind; the owner of its lock writes, anyone reads what is published.
+pub(crate) struct Appender {
+    kind: u32,
+    segment: Option<NonNull<SegmentCell>>,
+    /// Bytes of the next segment, with its header.
+    next_bytes: usize,
+    /// Bytes taken from base memory so far.
+    pub(crate) taken_bytes: usize,
+}
+
+// SAFETY: the segment is base memory (I-REC-1) and only the owner appends to it.
+unsafe impl Send for Appender {}
+
+impl Appender {
+    pub(crate) const fn new(kind: u32, first_bytes: usize) -> Appender {
+        Appender { kind, segment: None, next_bytes: first_bytes, taken_bytes: 0 }
+    }
+
+    /// Appends `record`, followed by the words of `tail`; `None` without memory. Other appenders may share `head`.
+    pub(crate) fn append<T>(&mut self, head: &AtomicPtr<SegmentCell>, record: T, tail: &[u64]) -> Option<Ptr<T>> {
+        const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
+        let bytes = size_of::<T>() + size_of_val(tail);
+        let segment = match self.segment {
+            Some(segment) if room(segment) >= bytes => segment,
+            _ => self.grow(head, bytes)?,
+        };
+        // SAFETY: I-REC-1: base memory, initialised by `grow`.
+        let header = unsafe { segment.as_ref() };
+        // Relaxed: only this owner stores it.
+        let used = header.used_bytes.load(Ordering::Relaxed);
+        // SAFETY: `room` says that `used + bytes` fits behind the header, in the same base memory.
+        let place = unsafe { segment.byte_add(size_of::<SegmentCell>() + used as usize) }.cast::<T>();
+        // SAFETY: unpublished memory of the right size and alignment, see above.
+        unsafe { place.write(record) };
+        // SAFETY: as above; the tail follows the record.
+        let words = unsafe { place.add(1) }.cast::<u64>();
+        // SAFETY: the tail's bytes fit and overlap nothing that is published.
+        unsafe { words.copy_from_nonoverlapping(NonNull::from(tail).cast(), tail.len()) };
+        // Release: pairs with the Acquire of a reader in this process; one outside reads this word first.
+        header.used_bytes.store(used + bytes as u64, Ordering::Release);
+        Some(Ptr(place))
+    }
+
+    #[cold]
+    fn grow(&mut self, head: &AtomicPtr<SegmentCell>, record_bytes: usize) -> Option<NonNull<SegmentCell>> {
+        let bytes = self.next_bytes.max(record_bytes + size_of::<SegmentCell>());
+        let segment = base::alloc(bytes, 64)?.cast::<SegmentCell>();
+        // The reader outside, and the process as its own reader, come by address.
+        let _ = segment.as_ptr().expose_provenance();
+        let header = SegmentCell {
+            next: AtomicPtr::new(core::ptr::null_mut()),
+            kind: self.kind,
+            pad: 0,
+            used_bytes: AtomicU64::new(0),
+            capacity_bytes: (bytes - size_of::<SegmentCell>()) as u64,
+        };
+        // SAFETY: fresh base memory of at least that size, aligned to 64.
+        unsafe { segment.write(header) };
+        // SAFETY: initialised above.
+        let header = unsafe { segment.as_ref() };
+        let mut first = head.load(Ordering::Relaxed);
+        loop {
+            header.next.store(first, Ordering::Relaxed);
+            // Release: publishes the header to whoever follows the head.
+            match head.compare_exchange_weak(first, segment.as_ptr(), Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => first = now,
+            }
+        }
+        self.segment = Some(segment);
+        self.taken_bytes += bytes;
+        self.next_bytes = (self.next_bytes * 2).min(MAX_SEGMENT_BYTES);
+        Some(segment)
+    }
+}
+
+fn room(segment: NonNull<SegmentCell>) -> usize {
+    // SAFETY: I-REC-1: base memory, initialised by `grow`.
+    let header = unsafe { segment.as_ref() };
+    (header.capacity_bytes - header.used_bytes.load(Ordering::Relaxed)) as usize
+}
+
+/// A value in memory that is never freed.
+pub(crate) fn alloc_value<T>(value: T) -> Option<Ptr<T>> {
+    let place = base::alloc(size_of::<T>(), align_of::<T>())?.cast::<T>();
+    // SAFETY: fresh memory of the right size and alignment.
+    unsafe { place.write(value) };
+    Some(Ptr(place))
+}
+
+/// `count` empty links in memory that is never freed.
+pub(crate) fn alloc_links<T>(count: usize) -> Option<&'static [Link<T>]> {
+    let place = base::alloc(count.checked_mul(size_of::<Link<T>>())?, 64)?.cast::<Link<T>>();
+    // SAFETY: base memory is zero, and zero is an empty link.
+    Some(unsafe { core::slice::from_raw_parts(place.as_ptr(), count) })
+}
+
+/// `count` zero bytes in memory that is never freed; the caller is their only user.
+pub(crate) fn alloc_bytes(count: usize) -> Option<&'static mut [u8]> {
+    let place = base::alloc(count, 64)?;
+    // SAFETY: fresh base memory belongs to the caller alone.
+    Some(unsafe { core::slice::from_raw_parts_mut(place.as_ptr(), count) })
+}
+
+/// The own process as a source for the table's reader. Only for addresses inside the root and the segments, which the
+/// reader takes from the table itself.
+pub(crate) struct OwnMemory;
+
+impl RemoteMemory for OwnMemory {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Unreadable> {
+        if !addr.is_multiple_of(8) || addr == 0 {
+            return Err(Unreadable { addr });
+        }
+        // Acquire: pairs with the Release of heads, links and `used_bytes`.
+        fence(Ordering::Acquire);
+        let mut from = core::ptr::with_exposed_provenance_mut::<u64>(addr as usize);
+        for piece in buf.chunks_mut(8) {
+            // SAFETY: the table's lists lead only to base memory and the root (I-REC-3), whose addresses were exposed;
+            // all records are whole words, so this one exists; other threads change words only by atomics.
+            let word = unsafe { AtomicU64::from_ptr(from) };
+            let bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+            piece.copy_from_slice(bytes.get(..piece.len()).unwrap_or(&bytes));
+            from = from.wrapping_add(1);
+        }
+        Ok(())
+    }
+}
