@@ -3,6 +3,8 @@
 
 extern crate jeprobe_alloc as _;
 
+mod rt;
+
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // SAFETY: `abort` takes no arguments and does not return.
