@@ -1,1 +1,5 @@
-//! The kernel suite.
+//! The kernel suite: probes on real processes. Needs what `privilege::missing_for_probes` names; skips say so.
+mod attach;
+mod lifecycle;
+mod losses;
+mod probing;

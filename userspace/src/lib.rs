@@ -1,5 +1,6 @@
 //! The loader and analyser of jeprobe. `README.md` beside `src/` is the architecture page; its layer list is checked.
 
+pub mod addr;
 pub mod cli;
 pub mod error;
 pub mod estimate;
@@ -8,6 +9,7 @@ pub mod model;
 pub mod outfile;
 pub mod output;
 pub mod preload;
+pub mod probe;
 pub mod proc;
 pub mod remote;
 pub mod symbolize;

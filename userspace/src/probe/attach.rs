@@ -1,0 +1,437 @@
+//! Attachment: which program runs where, and for how long.
+//!
+//! One perf event per site. A pid-scoped event covers the whole address space of the process; a host-wide one covers
+//! every process that maps the file, later ones included, so there is one attachment per file and not per process.
+//! Order matters: contexts first, then frees, then allocations, so that no allocation is seen whose free would be
+//! missed; detaching goes the other way.
+//!
+//! Everything ends with the descriptors: [`Attachment::stop`], drop, or the death of this process. The kernel lowers
+//! the semaphores in all three cases.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jeprobe_abi::config::{Config, STACKS_AUTO, STACKS_CONTEXT, STACKS_KERNEL};
+use jeprobe_abi::drops::{DROP_REASONS, Reason};
+use jeprobe_abi::keys::{self, MAX_SITES};
+use thiserror::Error;
+
+use super::discover::{FileKey, HookFile, MappedHooks, ProcessHooks};
+use super::hookfile::{Hook, Site};
+use super::load::{Kernel, LoadError};
+use super::ring::Event;
+use super::sys::{self, Cover, Tracefs};
+use crate::remote::memory::ProcessMemory;
+
+/// Where stacks come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stacks {
+    /// The process's own unwinder; frame pointers when it recorded none.
+    #[default]
+    Auto,
+    /// Only the process's own unwinder.
+    Context,
+    /// Only the kernel's walk of frame pointers; the process does not unwind for us.
+    Kernel,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct AttachOptions {
+    pub stacks: Stacks,
+    /// Bytes of the ring; rounded up to a power of two of at least a page.
+    pub ring_bytes: u32,
+}
+
+impl Default for AttachOptions {
+    fn default() -> AttachOptions {
+        AttachOptions { stacks: Stacks::Auto, ring_bytes: 4 << 20 }
+    }
+}
+
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AttachError {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+
+    #[error("cannot probe {name} in {}", path.display())]
+    Probe { name: String, path: PathBuf, source: io::Error },
+
+    #[error("process {pid} did not get its semaphore of {name} raised")]
+    Semaphore { name: String, pid: u32 },
+
+    #[error("too many different argument layouts of foreign probes (at most {})", MAX_SITES)]
+    TooManySites,
+}
+
+impl AttachError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            AttachError::Load(error) => error.hint(),
+            AttachError::Probe { source, .. } => match source.raw_os_error() {
+                Some(libc::EACCES | libc::EPERM) => {
+                    Some("run as root, or with CAP_PERFMON; without eBPF: jeprobe attach --mode inprocess".into())
+                }
+                Some(libc::ENOENT) => Some("this kernel has no uprobes for perf (CONFIG_UPROBE_EVENTS)".into()),
+                Some(libc::EMFILE) => Some("raise the limit of open files: ulimit -n 65536".into()),
+                _ => None,
+            },
+            AttachError::Semaphore { .. } => {
+                Some("the data of the library may be mapped read-only; use jeprobe attach --mode inprocess".into())
+            }
+            AttachError::TooManySites => None,
+        }
+    }
+}
+
+/// One probe with its program. Fields drop in order: the link before its event.
+#[derive(Debug)]
+struct Probe {
+    _link: Option<OwnedFd>,
+    _event: OwnedFd,
+    hook: Hook,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Scope {
+    Process(u32),
+    Host,
+}
+
+/// Probes in place and a ring to read. See the module's header for its end.
+pub struct Attachment {
+    scope: Scope,
+    cover: Cover,
+    stacks: Stacks,
+    probes: Vec<Probe>,
+    lifecycle: Vec<OwnedFd>,
+    files: Vec<Attached>,
+    places: Vec<keys::Site>,
+    warnings: Vec<String>,
+    unknown_records: u64,
+    kernel: Kernel,
+}
+
+/// What was attached in one file, for people.
+#[derive(Debug)]
+struct Attached {
+    key: FileKey,
+    path: PathBuf,
+    names: Vec<String>,
+}
+
+impl Attachment {
+    /// Attaches to one process and checks that it got its semaphores raised.
+    pub fn process(hooks: &ProcessHooks, options: AttachOptions) -> Result<Attachment, AttachError> {
+        let scope = Scope::Process(hooks.pid);
+        let mut attachment = Attachment::prepare(scope, Cover::Process(hooks.pid), options)?;
+        for mapped in &hooks.files {
+            attachment.add(&mapped.file)?;
+        }
+        for mapped in &hooks.files {
+            check_semaphores(hooks.pid, mapped, options.stacks)?;
+        }
+        Ok(attachment)
+    }
+
+    /// Attaches to every process that maps one of the files, now or later.
+    pub fn host(files: &[Arc<HookFile>], options: AttachOptions) -> Result<Attachment, AttachError> {
+        let mut attachment = Attachment::prepare(Scope::Host, Cover::Host { cpu: online_cpu() }, options)?;
+        for file in files {
+            attachment.add(file)?;
+        }
+        Ok(attachment)
+    }
+
+    fn prepare(scope: Scope, cover: Cover, options: AttachOptions) -> Result<Attachment, AttachError> {
+        let ring_bytes = options.ring_bytes.clamp(4096, 1 << 30).next_power_of_two();
+        let tracefs = Tracefs::open();
+        let mut config = Config {
+            stacks: match options.stacks {
+                Stacks::Auto => STACKS_AUTO,
+                Stacks::Context => STACKS_CONTEXT,
+                Stacks::Kernel => STACKS_KERNEL,
+            },
+            wakeup_bytes: u64::from(ring_bytes) / 4,
+            ..Config::DEFAULT
+        };
+        if let Scope::Process(pid) = scope {
+            config.tgid = pid;
+        }
+        (config.pidns_dev, config.pidns_ino) = own_pid_namespace();
+        let mut warnings = Vec::new();
+        let fork_offsets = tracefs.as_ref().ok().and_then(|tracefs| fork_offsets(tracefs).ok());
+        if let Some((pid, flags)) = fork_offsets {
+            (config.fork_pid_offset, config.fork_flags_offset) = (pid, flags);
+        }
+        sys::raise_memlock_limit();
+        let mut kernel = Kernel::load(&config, ring_bytes)?;
+        let mut lifecycle = Vec::new();
+        let programs = [
+            ("process_exec", "sched/sched_process_exec", true),
+            ("process_exit", "sched/sched_process_exit", true),
+            ("process_fork", "task/task_newtask", fork_offsets.is_some()),
+        ];
+        for (program, tracepoint, usable) in programs {
+            let attached = match &tracefs {
+                Err(error) => Err(error.to_string()),
+                Ok(_) if !usable => Err("its record has another layout".to_owned()),
+                Ok(tracefs) => attach_tracepoint(&mut kernel, tracefs, program, tracepoint),
+            };
+            match attached {
+                Ok(event) => lifecycle.push(event),
+                Err(why) => warnings.push(format!("cannot follow {tracepoint}: {why}")),
+            }
+        }
+        Ok(Attachment {
+            scope,
+            cover,
+            stacks: options.stacks,
+            probes: Vec::new(),
+            lifecycle,
+            files: Vec::new(),
+            places: Vec::new(),
+            warnings,
+            unknown_records: 0,
+            kernel,
+        })
+    }
+
+    /// Attaches to one more file; false when that was done before.
+    pub fn add(&mut self, file: &HookFile) -> Result<bool, AttachError> {
+        if self.files.iter().any(|attached| attached.key == file.key()) {
+            return Ok(false);
+        }
+        let mut sites: Vec<&Site> = wanted(&file.hooks.sites, self.stacks).collect();
+        sites.sort_by_key(|site| rank(site.hook));
+        let mut probes = Vec::new();
+        for site in &sites {
+            probes.push(self.attach_site(file, site)?);
+        }
+        self.probes.extend(probes);
+        self.probes.sort_by_key(|probe| rank(probe.hook));
+        let names = sites.iter().map(|site| site.name.clone()).collect();
+        self.files.push(Attached { key: file.key(), path: file.path.clone(), names });
+        Ok(true)
+    }
+
+    fn attach_site(&mut self, file: &HookFile, site: &Site) -> Result<Probe, AttachError> {
+        let failed = |source| AttachError::Probe { name: site.name.clone(), path: file.path.clone(), source };
+        let (program, cookie) = match site.hook {
+            Hook::Alloc => ("jeprobe_alloc", None),
+            Hook::Free => ("jeprobe_free", None),
+            Hook::Context => ("jeprobe_context", None),
+            Hook::Dump => ("jeprobe_dump", None),
+            Hook::Mallctl => ("jeprobe_mallctl", None),
+            Hook::ForeignAlloc => ("foreign_alloc", Some(self.cookie(&site.places)?)),
+            Hook::ForeignFree => ("foreign_free", Some(self.cookie(&site.places)?)),
+        };
+        let program = self.kernel.program(program)?;
+        let semaphore = site.semaphore.map(|(_, offset)| offset);
+        let event = sys::open_uprobe(self.cover, file.file.as_fd(), site.offset, semaphore).map_err(failed)?;
+        let link = sys::attach(&event, program, cookie).map_err(failed)?;
+        Ok(Probe { _link: link, _event: event, hook: site.hook })
+    }
+
+    /// Number under which the kernel programs find these argument places.
+    fn cookie(&mut self, places: &keys::Site) -> Result<u64, AttachError> {
+        if let Some(known) = self.places.iter().position(|other| other == places) {
+            return Ok(known as u64);
+        }
+        let cookie = self.places.len() as u32;
+        if cookie == MAX_SITES {
+            return Err(AttachError::TooManySites);
+        }
+        self.kernel.set_site(cookie, places)?;
+        self.places.push(*places);
+        Ok(u64::from(cookie))
+    }
+
+    /// Reports exec, exit and fork of a process before its first sample, too. Needed only host-wide.
+    pub fn follow(&mut self, pid: u32) -> Result<(), AttachError> {
+        Ok(self.kernel.follow(pid)?)
+    }
+
+    /// Gives every waiting record to `take` and says how many there were. Samples wake a reader of the descriptor only
+    /// when a quarter of the ring is full, so call this every 100 ms in any case.
+    pub fn drain(&mut self, take: &mut dyn FnMut(Event)) -> u64 {
+        let mut count = 0;
+        while let Some(record) = self.kernel.events().next() {
+            count += 1;
+            match Event::decode(&record) {
+                Some(event) => take(event),
+                None => self.unknown_records += 1,
+            }
+        }
+        count
+    }
+
+    /// Losses so far, by reason.
+    pub fn losses(&self) -> [u64; DROP_REASONS] {
+        let mut losses = self.kernel.drops();
+        losses[Reason::UnknownRecord as usize] += self.unknown_records;
+        losses
+    }
+
+    /// Detaches, allocations first. The ring can still be drained.
+    pub fn stop(&mut self) {
+        while let Some(probe) = self.probes.pop() {
+            drop(probe);
+        }
+        self.lifecycle.clear();
+    }
+
+    /// What is attached and what it costs, one line each.
+    pub fn describe(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for file in &self.files {
+            let mut line = match self.scope {
+                Scope::Process(pid) => format!("process {pid}"),
+                Scope::Host => "every process".to_owned(),
+            };
+            let _ = write!(line, ", {}: {}", file.path.display(), file.names.join(", "));
+            lines.push(line);
+        }
+        let stacks = match self.stacks {
+            Stacks::Auto => "stacks from the process's own unwinder, frame pointers where it gives none",
+            Stacks::Context => "stacks from the process's own unwinder",
+            Stacks::Kernel => "stacks from frame pointers, walked by the kernel",
+        };
+        lines.push(format!(
+            "expected cost: about 0.7 us for each sampled allocation or free, nothing for the others; {stacks}"
+        ));
+        lines
+    }
+
+    /// What could not be set up and what that means; nothing here stops the profile.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// exec and exit arrive as events. Without, the caller must watch for the end of the process itself.
+    pub fn follows_lifecycle(&self) -> bool {
+        self.lifecycle.len() >= 2
+    }
+}
+
+impl AsFd for Attachment {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.kernel.events_fd()
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Sites to probe: the context hook makes the process unwind, which a walk by the kernel does not want.
+fn wanted(sites: &[Site], stacks: Stacks) -> impl Iterator<Item = &Site> {
+    sites.iter().filter(move |site| stacks != Stacks::Kernel || site.hook != Hook::Context)
+}
+
+/// Order of attaching.
+fn rank(hook: Hook) -> u32 {
+    match hook {
+        Hook::Context => 0,
+        Hook::Dump | Hook::Mallctl => 1,
+        Hook::Free | Hook::ForeignFree => 2,
+        Hook::Alloc | Hook::ForeignAlloc => 3,
+    }
+}
+
+/// Reads the semaphores back: a probe whose semaphore stayed 0 would be silence taken for an idle heap.
+fn check_semaphores(pid: u32, mapped: &MappedHooks, stacks: Stacks) -> Result<(), AttachError> {
+    let memory = ProcessMemory::new(pid);
+    for site in wanted(&mapped.file.hooks.sites, stacks) {
+        let Some((svma, _)) = site.semaphore else { continue };
+        let mut count = [0; 2];
+        match memory.read(svma.in_process(mapped.bias).0, &mut count) {
+            Ok(()) if count != [0; 2] => {}
+            // Not allowed to read: the kernel may still have raised it.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM)) => {}
+            _ => return Err(AttachError::Semaphore { name: site.name.clone(), pid }),
+        }
+    }
+    Ok(())
+}
+
+fn attach_tracepoint(
+    kernel: &mut Kernel,
+    tracefs: &Tracefs,
+    program: &'static str,
+    tracepoint: &str,
+) -> Result<OwnedFd, String> {
+    let id = tracefs.read(tracepoint, "id").map_err(|error| error.to_string())?;
+    let id = id.trim().parse().map_err(|_| "its id is no number".to_owned())?;
+    let program = kernel.program(program).map_err(|error| error.to_string())?;
+    let event = sys::open_tracepoint(id, online_cpu()).map_err(|error| error.to_string())?;
+    sys::attach(&event, program, None).map_err(|error| error.to_string())?;
+    Ok(event)
+}
+
+/// Offsets of `pid` and `clone_flags` in the record of `task:task_newtask`.
+fn fork_offsets(tracefs: &Tracefs) -> io::Result<(u32, u32)> {
+    let format = tracefs.read("task/task_newtask", "format")?;
+    let missing = || io::Error::from(io::ErrorKind::InvalidData);
+    let pid = field_offset(&format, "pid_t pid", 4).ok_or_else(missing)?;
+    let flags = field_offset(&format, "unsigned long clone_flags", 8)
+        .or_else(|| field_offset(&format, "u64 clone_flags", 8))
+        .ok_or_else(missing)?;
+    Ok((pid, flags))
+}
+
+/// Offset of a field of the given size in a tracepoint's `format` text, whose lines are `field:TYPE NAME;`,
+/// `offset:N;`, `size:N;`, `signed:N;`, parted by tabs.
+fn field_offset(format: &str, declaration: &str, size: u32) -> Option<u32> {
+    format.lines().find_map(|line| {
+        let mut parts = line.trim().split(';').map(str::trim);
+        if parts.next()?.strip_prefix("field:")? != declaration {
+            return None;
+        }
+        let offset = parts.next()?.strip_prefix("offset:")?.parse().ok()?;
+        (parts.next()?.strip_prefix("size:")?.parse() == Ok(size)).then_some(offset)
+    })
+}
+
+/// Device and inode of our pid namespace, 0 in the first one, whose numbers the kernel uses by itself.
+fn own_pid_namespace() -> (u64, u64) {
+    /// `PROC_PID_INIT_INO` of the kernel.
+    const FIRST: u64 = 0xEFFF_FFFC;
+    match fs::metadata("/proc/self/ns/pid") {
+        Ok(meta) if meta.ino() != FIRST => (meta.dev(), meta.ino()),
+        _ => (0, 0),
+    }
+}
+
+/// Any CPU that is online; CPU 0 need not be.
+fn online_cpu() -> u32 {
+    fs::read_to_string("/sys/devices/system/cpu/online")
+        .ok()
+        .and_then(|list| list.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::field_offset;
+
+    const FORMAT: &str = "name: task_newtask\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:char comm[16];\toffset:12;\tsize:16;\tsigned:0;\n\
+\tfield:unsigned long clone_flags;\toffset:32;\tsize:8;\tsigned:0;\n";
+
+    #[test]
+    fn fields_are_found_by_declaration_and_size() {
+        assert_eq!(field_offset(FORMAT, "pid_t pid", 4), Some(8));
+        assert_eq!(field_offset(FORMAT, "unsigned long clone_flags", 8), Some(32));
+        assert_eq!(field_offset(FORMAT, "unsigned long clone_flags", 4), None);
+        assert_eq!(field_offset(FORMAT, "pid", 4), None);
+    }
+}

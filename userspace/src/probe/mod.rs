@@ -1,0 +1,12 @@
+//! Everything between this process and the kernel: what is allowed, where the hooks are, what is attached, what arrives.
+
+pub mod attach;
+pub mod discover;
+pub mod hookfile;
+mod load;
+mod places;
+pub mod privilege;
+pub mod ring;
+mod sys;
+
+pub use load::LoadError;
