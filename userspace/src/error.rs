@@ -17,6 +17,18 @@ pub enum Error {
     #[error("cannot write to standard output")]
     Stdout(#[source] io::Error),
 
+    #[error("cannot write to standard error")]
+    Stderr(#[source] io::Error),
+
+    #[error("cannot read {}", path.display())]
+    ReadFile { path: PathBuf, source: io::Error },
+
+    #[error("process {pid} ({name}) ended before its profile table was read")]
+    NothingRead { pid: u32, name: String },
+
+    #[error("process {pid} ({name}) recorded no profile")]
+    NothingRecorded { pid: u32, name: String, killed: bool },
+
     #[error("cannot write {}", path.display())]
     WriteFile { path: PathBuf, source: io::Error },
 
@@ -52,6 +64,12 @@ pub enum Error {
     #[error("cannot run {}", program.display())]
     Spawn { program: PathBuf, source: io::Error },
 
+    #[error("probes cannot be used here: {}", reasons.join("; "))]
+    NoEbpf { reasons: Vec<String>, hint: String },
+
+    #[error("no sample was taken in {processes} processes with the allocator")]
+    NoSamples { processes: u64 },
+
     #[error("cannot {what}")]
     System { what: &'static str, source: io::Error },
 }
@@ -62,7 +80,6 @@ impl Error {
     /// What the user can do, when there is something.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Error::Stdout(_) => None,
             Error::WriteFile { source, .. } => match source.raw_os_error() {
                 Some(libc::ENOSPC) => Some("free some space, or name a file on another disk with -o".into()),
                 Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
@@ -73,6 +90,10 @@ impl Error {
             },
             Error::NoProcess { .. } => Some("list candidates with: pgrep -a NAME".into()),
             Error::Access { hint, .. } => hint.clone(),
+            Error::NoEbpf { hint, .. } => Some(hint.clone()),
+            Error::NoSamples { .. } => {
+                Some("attach for longer, or start a program with it: LD_PRELOAD=/path/to/libjeprobe.so COMMAND".into())
+            }
             Error::NoAllocator { .. } => Some(
                 "start it under the allocator: jeprobe run -- COMMAND, or LD_PRELOAD=/path/to/libjeprobe.so COMMAND"
                     .into(),
@@ -95,7 +116,16 @@ impl Error {
             Error::Spawn { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Some("check the spelling and PATH".into())
             }
-            Error::Zombie { .. } | Error::ControlNotTaken { .. } | Error::Spawn { .. } | Error::System { .. } => None,
+            Error::NothingRead { .. } => Some("start it under the allocator from the beginning: jeprobe run -- COMMAND".into()),
+            Error::NothingRecorded { killed: false, .. } => Some(
+                "a static or setuid program ignores LD_PRELOAD; check with: ldd COMMAND, and link libjeprobe.a into static ones"
+                    .into(),
+            ),
+            Error::Stdout(_)
+            | Error::Stderr(_)
+            | Error::ReadFile { .. }
+            | Error::NothingRecorded { killed: true, .. }
+            | Error::Zombie { .. } | Error::ControlNotTaken { .. } | Error::Spawn { .. } | Error::System { .. } => None,
         }
     }
 }

@@ -4,6 +4,7 @@ pub mod addr;
 pub mod cli;
 pub mod error;
 pub mod estimate;
+pub mod fsuser;
 pub mod input;
 pub mod model;
 pub mod outfile;

@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let strict = cli.global.strict;
     let mut term = Term::new(cli.global.quiet, cli.global.verbose);
-    match dispatch(cli.command, &mut term) {
+    match dispatch(&cli.command, &mut term) {
         Ok(Outcome::Complete) => ExitCode::SUCCESS,
         Ok(Outcome::Partial) if strict => ExitCode::from(1),
         Ok(Outcome::Partial) => ExitCode::from(3),

@@ -13,6 +13,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::fsuser::FsUser;
 
 /// Fails early when a result could not be written to `path` later. Leaves nothing behind.
 pub fn check(path: &Path) -> Result<(), Error> {
@@ -49,6 +50,19 @@ pub fn write(path: &Path, body: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
         let _still_there = fs::remove_file(&temp);
         failed(error)
     })
+}
+
+/// Like [`write`], with the rights of another user and to a regular file only: for names that another process chose.
+pub fn write_as(
+    (uid, gid): (u32, u32),
+    path: &Path,
+    body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Error> {
+    let _user = FsUser::become_user(uid, gid);
+    if fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        return Err(Error::WriteFile { path: path.to_owned(), source: io::Error::from(ErrorKind::AlreadyExists) });
+    }
+    write(path, body)
 }
 
 /// `stem` with `.suffix` put before a final `.heap`, or appended: `a.heap` and `merged` make `a.merged.heap`.

@@ -138,6 +138,14 @@ pub fn ready(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Ve
     Ok(polled.iter().map(|p| p.revents != 0).collect())
 }
 
+/// Nanoseconds of the clock that the profile table and the ring use.
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is ours; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 fn owned(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::doc_markdown, reason = "doc comments here are the help text, which shows no markup")]
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -33,10 +35,81 @@ pub struct GlobalArgs {
 /// One variant per file of `cli/`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Profile a running process: who allocates and holds its memory from now on, merged with what it knew before.
+    Attach(AttachArgs),
+    /// Write the profile of a process at once, by reading its memory; it may be stopped or hung.
+    Dump(DumpArgs),
+    /// Run a command under the allocator and print its profile when it ends.
+    Run(RunArgs),
     /// Print a profile as a table: jeprof's text layout.
     Report(ReportArgs),
     /// Draw a profile as a flame graph, an SVG file on standard output.
     Flamegraph(FlamegraphArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// Process to profile.
+    #[arg(short, long)]
+    pub pid: u32,
+    /// End after this time: 30, 500ms, 30s, 5m, 1h. Without it, at Ctrl-C or when the process ends.
+    #[arg(short, long, value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Mean bytes between samples, as a power of two, while attached; restored afterwards.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=63))]
+    pub lg_sample: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    /// Process to read.
+    #[arg(short, long)]
+    pub pid: u32,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Mean bytes between samples, as a power of two.
+    #[arg(long, value_name = "N", default_value_t = 19, value_parser = clap::value_parser!(u32).range(0..=63))]
+    pub lg_sample: u32,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// The allocator's library, when it is not beside the command or in a system directory.
+    #[arg(long, value_name = "PATH")]
+    pub library: Option<PathBuf>,
+    /// Command and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// Where results go.
+#[derive(Clone, Debug, Args)]
+pub struct OutputArgs {
+    /// Heap profile to write, `-` for standard output [default: jeprobe.PID.heap].
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write a flame graph too.
+    #[arg(long, value_name = "FILE")]
+    pub flamegraph: Option<PathBuf>,
+}
+
+/// A number with an optional unit; seconds without one.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| format!("not a duration: {text} (examples: 30, 500ms, 5m)"))?;
+    let seconds = match unit {
+        "ms" => number / 1e3,
+        "" | "s" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err(format!("unknown unit {unit} (ms, s, m or h)")),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("too long: {text}"))
 }
 
 /// Which profiles are read and which part of them is shown.
@@ -137,11 +210,31 @@ pub struct FlamegraphArgs {
 
 #[cfg(test)]
 mod tests {
-    use super::Cli;
-    use clap::CommandFactory as _;
+    use super::{Cli, Command, parse_duration};
+    use clap::{CommandFactory as _, Parser as _};
+    use std::time::Duration;
 
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(parse_duration("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
+        for bad in ["", "s", "5x", "-1", "1e99", "99999999999999999999999h"] {
+            parse_duration(bad).expect_err(bad);
+        }
+    }
+
+    #[test]
+    fn options_of_a_command_that_is_run_are_not_ours() {
+        let cli = Cli::try_parse_from(["jeprobe", "run", "--lg-sample", "12", "--", "ls", "-v", "--strict"]);
+        let Ok(Cli { global, command: Command::Run(run) }) = cli else { panic!("parses as run") };
+        assert_eq!(run.command, ["ls", "-v", "--strict"]);
+        assert!(!global.verbose && !global.strict && run.lg_sample == 12);
+        Cli::try_parse_from(["jeprobe", "run", "--lg-sample", "64", "ls"]).expect_err("out of range");
     }
 }

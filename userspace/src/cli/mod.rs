@@ -6,9 +6,15 @@
 use anyhow::Result;
 
 pub mod args;
+pub mod attach;
+pub mod deliver;
+pub mod dump;
 pub mod flamegraph;
+pub mod inprocess;
 pub mod report;
+pub mod run;
 pub mod term;
+pub mod unsampled;
 
 use args::Command;
 use term::Term;
@@ -25,9 +31,12 @@ pub enum Outcome {
 }
 
 /// Runs one parsed command.
-pub fn dispatch(command: Command, term: &mut Term) -> Result<Outcome> {
+pub fn dispatch(command: &Command, term: &mut Term) -> Result<Outcome> {
     match command {
-        Command::Report(args) => report::run(&args, term),
-        Command::Flamegraph(args) => flamegraph::run(&args, term),
+        Command::Attach(args) => attach::run(args, term),
+        Command::Dump(args) => dump::run(args, term),
+        Command::Run(args) => run::run(args, term),
+        Command::Report(args) => report::run(args, term),
+        Command::Flamegraph(args) => flamegraph::run(args, term),
     }
 }

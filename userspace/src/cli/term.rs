@@ -22,11 +22,19 @@ use crate::input::heap_v2::ReadError;
 pub struct Term {
     quiet: bool,
     verbose: bool,
+    results: Results,
+}
+
+/// Where results go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Results {
+    Stdout,
+    Stderr,
 }
 
 impl Term {
     pub fn new(quiet: bool, verbose: bool) -> Term {
-        Term { quiet, verbose }
+        Term { quiet, verbose, results: Results::Stdout }
     }
 
     /// True when `-v` asked for details.
@@ -70,8 +78,19 @@ impl Term {
         }
     }
 
-    /// Writes a result to stdout. A closed pipe ends the writing and counts as success.
+    /// Sends the results from here on to stderr: stdout carries a profile, or belongs to a child.
+    pub fn results_to_stderr(&mut self) {
+        self.results = Results::Stderr;
+    }
+
+    /// Writes a result to stdout, or where [`Term::results_to_stderr`] said. A closed pipe ends the writing and counts as success.
     pub fn result(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        if self.results == Results::Stderr {
+            return match write(&mut io::stderr().lock()) {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Stderr(error).into()),
+                _ => Ok(()),
+            };
+        }
         let mut out = BufWriter::with_capacity(64 * 1024, io::stdout().lock());
         match write(&mut out).and_then(|()| out.flush()) {
             Ok(()) => Ok(()),

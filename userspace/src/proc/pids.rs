@@ -15,7 +15,11 @@ pub struct Status {
     pub ppid: u32,
     /// Effective user.
     pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
     pub tracer_pid: u32,
+    /// Effective capabilities, one bit each.
+    pub capabilities: u64,
     /// Process ids from the outermost visible namespace to the process's own.
     pub ns_tgids: Vec<u32>,
     /// 0 for kernel threads and zombies.
@@ -37,6 +41,8 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
             "PPid" => status.ppid = first.parse().ok()?,
             "TracerPid" => status.tracer_pid = first.parse().ok()?,
             "Uid" => status.uid = value.split_whitespace().nth(1)?.parse().ok()?,
+            "Gid" => status.gid = value.split_whitespace().nth(1)?.parse().ok()?,
+            "CapEff" => status.capabilities = u64::from_str_radix(first, 16).ok()?,
             "NStgid" => status.ns_tgids = value.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
             "VmRSS" => status.rss_bytes = first.parse::<u64>().ok()?.checked_mul(1024)?,
             _ => {}
@@ -87,9 +93,10 @@ mod tests {
     #[test]
     fn status_fields() {
         let text = b"Name:\tmy prog\nUmask:\t0022\nState:\tT (stopped)\nTgid:\t4312\nNgid:\t0\nPid:\t4312\nPPid:\t1\n\
-TracerPid:\t7\nUid:\t1000\t1001\t1000\t1000\nNStgid:\t4312\t5\nVmRSS:\t    2048 kB\n";
+TracerPid:\t7\nUid:\t1000\t1001\t1000\t1000\nGid:\t5\t6\t5\t5\nCapEff:\t0000000000080000\nNStgid:\t4312\t5\nVmRSS:\t    2048 kB\n";
         let status = parse_status(text).expect("complete status");
         assert_eq!((status.name.as_str(), status.state, status.tgid, status.ppid), ("my prog", 'T', 4312, 1));
+        assert_eq!((status.gid, status.capabilities), (6, 1 << 19));
         assert_eq!((status.uid, status.tracer_pid, status.rss_bytes), (1001, 7, 2 << 20));
         assert_eq!(status.ns_tgids, [4312, 5]);
     }

@@ -16,7 +16,8 @@ use super::locate::{Located, locate};
 use super::memory::ProcessMemory;
 use super::table::{self, Reading};
 use crate::error::Error;
-use crate::proc::maps::{self, Maps};
+use crate::model::Profile;
+use crate::proc::maps::{self, Mapping, Maps};
 use crate::proc::{exe, pids};
 
 impl RemoteMemory for ProcessMemory {
@@ -106,6 +107,16 @@ impl Target {
         Ok(reading)
     }
 
+    /// Adds the build-ids of the mapped files, by which symbols are found when the files have changed. Slow: opens each.
+    pub fn add_build_ids(&self, profile: &mut Profile) {
+        let Ok(maps) = exe::read_maps(self.pid) else { return };
+        for file in maps.files() {
+            if let Some(id) = build_id_of(self.pid, file) {
+                profile.mappings_mut().set_build_id(file.path(), &id);
+            }
+        }
+    }
+
     /// Reads the root alone.
     pub fn root(&self) -> Result<Root, Error> {
         match jeprobe_abi::reader::Table::open(&self.memory, self.located.root) {
@@ -116,6 +127,8 @@ impl Target {
 
     /// Sets a control word and reads it back; gives the value of before.
     pub fn set(&self, word: Word, value: u32) -> Result<u32, Error> {
+        // Asked first, so that nothing is written into the memory of another program after an exec.
+        self.root()?;
         let at = self.located.root + word.offset();
         let failed = |source| access(self.pid, self.name.clone(), "write to the memory", source);
         let before = self.memory.read_u32(at).map_err(failed)?;
@@ -128,6 +141,14 @@ impl Target {
         }
         Ok(before)
     }
+}
+
+/// Build-id of the file behind a mapping.
+pub fn build_id_of(pid: u32, mapping: &Mapping) -> Option<Vec<u8>> {
+    let file = exe::open_mapped(pid, mapping).ok()?;
+    let cache = object::ReadCache::new(&file);
+    let object = object::File::parse(&cache).ok()?;
+    object::Object::build_id(&object).ok()?.map(<[u8]>::to_vec)
 }
 
 /// Path of the main program as the process sees it.
@@ -146,6 +167,8 @@ fn first_read_error(memory: ProcessMemory, maps: &Maps) -> Option<io::Error> {
     memory.read_u64(mapping.start).err().filter(|error| error.raw_os_error() != Some(libc::EFAULT))
 }
 
+const CAP_SYS_PTRACE: u32 = 19;
+
 /// The error for a refused access, with the reason that the refusal has on this host.
 fn access(pid: u32, name: String, what: &'static str, source: io::Error) -> Error {
     match source.raw_os_error() {
@@ -154,9 +177,12 @@ fn access(pid: u32, name: String, what: &'static str, source: io::Error) -> Erro
         _ => return Error::Access { pid, name, what, hint: None, source },
     }
     let theirs = pids::status(pid).ok().map(|status| status.uid);
-    let ours = pids::status(std::process::id()).ok().map(|status| status.uid);
+    let own = pids::status(std::process::id()).unwrap_or_default();
+    let ours = Some(own.uid);
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    let hint = if ours == Some(0) {
+    let hint = if own.capabilities & (1 << CAP_SYS_PTRACE) != 0 {
+        "the process belongs to an outer namespace or a security module protects it; run on the host itself".to_owned()
+    } else if ours == Some(0) {
         "this root lacks CAP_SYS_PTRACE; in a container, add it: --cap-add SYS_PTRACE".to_owned()
     } else if theirs != ours {
         let owner = theirs.map_or(String::new(), |uid| format!(" (uid {uid})"));

@@ -1,0 +1,112 @@
+//! The end of every collecting command: the heap file, the flame graph, the report.
+//!
+//! | what | where |
+//! |---|---|
+//! | heap profile | `-o FILE`, else `jeprobe.PID.heap`; `-` is stdout |
+//! | flame graph | `--flamegraph FILE` |
+//! | report | stdout; stderr when stdout carries the profile or belongs to a child |
+//!
+//! The heap file comes first: whatever fails after it, the data is safe and the message says where.
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use jeprobe_abi::drops::Reason;
+
+use super::args::OutputArgs;
+use super::term::Term;
+use super::{Outcome, report};
+use crate::error::Error;
+use crate::model::Profile;
+use crate::outfile;
+use crate::output::{self, Options, Selection};
+use crate::symbolize::Sources;
+
+/// Rows of the report printed after a collection; the file has them all.
+const REPORT_ROWS: usize = 20;
+
+/// Whose stdout it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stdout {
+    Ours,
+    /// `run`: what the child prints there must stay as without us.
+    Childs,
+}
+
+/// A finished collection.
+#[derive(Debug)]
+pub struct Finished<'a> {
+    pub profile: &'a Profile,
+    /// The file as the process wrote it, when it did: passed on byte for byte.
+    pub written: Option<&'a [u8]>,
+    /// Prefix under which the process's files are found, `/proc/PID/root`, while it runs.
+    pub root: Option<PathBuf>,
+    pub stdout: Stdout,
+}
+
+/// The file that the profile goes to; `None` is stdout.
+pub fn heap_path(output: &OutputArgs, pid: u32) -> Option<PathBuf> {
+    match &output.output {
+        Some(path) if path == Path::new("-") => None,
+        Some(path) => Some(path.clone()),
+        None => Some(PathBuf::from(format!("jeprobe.{pid}.heap"))),
+    }
+}
+
+/// Fails before anything is changed when a result could not be written in the end.
+pub fn check(output: &OutputArgs, pid: u32) -> Result<(), Error> {
+    heap_path(output, pid).iter().chain(&output.flamegraph).try_for_each(|path| outfile::check(path))
+}
+
+/// Writes and prints everything.
+pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mut Term) -> Result<Outcome> {
+    let profile = finished.profile;
+    let heap = heap_path(output, pid);
+    let body = |out: &mut dyn Write| match finished.written {
+        Some(bytes) => out.write_all(bytes),
+        None => output::heap_v2::write(profile, out),
+    };
+    match &heap {
+        Some(path) => {
+            outfile::write(path, body)?;
+            term.say(format_args!("profile written to {}", path.display()));
+        }
+        None => term.result(body)?,
+    }
+    if heap.is_none() || finished.stdout == Stdout::Childs {
+        term.results_to_stderr();
+    }
+    let options = Options { limit: Some(REPORT_ROWS), ..Options::default() };
+    let sources = Sources { program: None, root: finished.root.clone() };
+    let symbols = report::show(profile, &sources, &options, term)?;
+    if let Some(path) = &output.flamegraph {
+        let selection = Selection::new(profile, &symbols, options.value);
+        let title = format!("pid {pid}");
+        outfile::write(path, |out| output::flamegraph::write(&selection, &symbols, &options, &title, out))?;
+        term.say(format_args!("flame graph written to {}", path.display()));
+    }
+    let lossy = profile.losses().any(|(reason, _)| is_lost(reason));
+    Ok(if lossy { Outcome::Partial } else { Outcome::Complete })
+}
+
+/// True for losses that make the numbers wrong, as opposed to stacks shorter or frees older than one would like.
+pub fn is_lost(reason: Reason) -> bool {
+    match reason {
+        Reason::NoMemory
+        | Reason::RingFull
+        | Reason::MapFull
+        | Reason::BadArgs
+        | Reason::ContextUnread
+        | Reason::UnknownRecord => true,
+        // A few at thread ends and inside the recorder belong to its way of working; a torn entry is off by one sample.
+        Reason::Reentrant
+        | Reason::ThreadExiting
+        | Reason::NoStack
+        | Reason::TruncatedStack
+        | Reason::UnknownFree
+        | Reason::UserStackFault
+        | Reason::TornRead => false,
+    }
+}

@@ -1,0 +1,231 @@
+//! `attach` without probes: the process samples by itself, its profile table is read from outside.
+//!
+//! ```text
+//! open ─► prof_active := 1 (read back) ─► wait, reading the table now and then ─► last reading ─► prof_active := before
+//! ```
+//!
+//! The readings in between are what is left when the process dies. The switch is put back at the end, also when that end is
+//! a signal. Nothing can put it back when this command itself is killed with SIGKILL: the process then goes on sampling
+//! until the next `attach` ends, or until it clears `prof.active` itself. Attaching with probes has no such state.
+#![forbid(unsafe_code)]
+
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::args::AttachArgs;
+use super::deliver::{self, Finished, Stdout};
+use super::term::Term;
+use super::{Outcome, unsampled};
+use crate::error::Error;
+use crate::outfile;
+use crate::remote::table::Reading;
+use crate::remote::target::{Target, Word};
+use crate::wait::{PidFd, Signals, ready};
+
+/// Shortest time between two readings; longer when a reading is slow, so that reading costs at most a twentieth.
+const READ_EVERY: Duration = Duration::from_secs(1);
+const READ_SHARE: u32 = 20;
+/// How long a new program image may take to load the allocator after an exec.
+const EXEC_GRACE: Duration = Duration::from_secs(2);
+
+/// Why the collection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Time,
+    Signal,
+    TargetEnded,
+    /// The process runs another program now.
+    Exec,
+}
+
+pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
+    let mut target = Target::open(args.pid)?;
+    deliver::check(&args.output, target.pid)?;
+    let signals = Signals::block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
+        .map_err(|source| Error::System { what: "receive signals", source })?;
+    let pidfd = PidFd::open(target.pid).map_err(|_| Error::NoProcess { pid: target.pid })?;
+    let deadline = args.duration.map(|duration| Instant::now() + duration);
+    let mut images = 0;
+    loop {
+        let (end, reading) = collect(&target, args, &signals, &pidfd, deadline, term)?;
+        let next = if end == End::Exec { reopen(target.pid, &pidfd) } else { None };
+        let Some(next) = next else { return finish(&target, args, end, reading, term) };
+        images += 1;
+        term.say(format_args!("process {} started another program, {}: following it", target.pid, next.name));
+        // The profile of the image that is gone goes beside the final one.
+        if let (Some(reading), Some(path)) = (reading, deliver::heap_path(&args.output, target.pid)) {
+            let path = outfile::beside(&path, &format!("image{images}"));
+            outfile::write(&path, |out| crate::output::heap_v2::write(&reading.profile, out))?;
+            term.say(format_args!("profile of {} until then written to {}", target.name, path.display()));
+        }
+        target = next;
+    }
+}
+
+/// Samples one image until the end; the last reading that succeeded, if any.
+fn collect(
+    target: &Target,
+    args: &AttachArgs,
+    signals: &Signals,
+    pidfd: &PidFd,
+    deadline: Option<Instant>,
+    term: &mut Term,
+) -> Result<(End, Option<Reading>)> {
+    let mut switch = Switch::on(target, args.lg_sample)?;
+    describe(target, &switch, args, term);
+    let mut last: Option<Reading> = None;
+    // At once, so that something is left of a process that dies soon.
+    let mut next_read = Instant::now();
+    let end = loop {
+        let now = Instant::now();
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            break End::Time;
+        }
+        if now >= next_read {
+            match target.read() {
+                Ok(reading) => last = Some(reading),
+                Err(_) if pidfd.has_ended() => break End::TargetEnded,
+                // The table is no longer where it was: another program, or damage, which opening it again will tell.
+                Err(_) => break End::Exec,
+            }
+            next_read = Instant::now() + READ_EVERY.max(now.elapsed() * READ_SHARE);
+        }
+        let until = deadline.map_or(next_read, |deadline| deadline.min(next_read));
+        let woken = ready(&[signals.as_fd(), pidfd.as_fd()], Some(until.saturating_duration_since(Instant::now())))
+            .map_err(|source| Error::System { what: "wait for events", source })?;
+        if woken[1] {
+            break End::TargetEnded;
+        }
+        if woken[0] && signals.take().is_some() {
+            break End::Signal;
+        }
+    };
+    if matches!(end, End::Time | End::Signal) {
+        match target.read() {
+            Ok(reading) => last = Some(reading),
+            Err(_) if pidfd.has_ended() => return Ok((End::TargetEnded, last)),
+            Err(error) if last.is_none() => return Err(error.into()),
+            Err(error) => term.warn(format_args!("{error}; the profile is that of the last reading")),
+        }
+        if let Some(reading) = &mut last {
+            target.add_build_ids(&mut reading.profile);
+        }
+        switch.off()?;
+    }
+    switch.disarm();
+    Ok((end, last))
+}
+
+/// Opens the image that an exec started, once it has loaded the allocator.
+fn reopen(pid: u32, pidfd: &PidFd) -> Option<Target> {
+    let give_up = Instant::now() + EXEC_GRACE;
+    loop {
+        match Target::open(pid) {
+            Ok(target) if target.root().is_ok() => return Some(target),
+            _ if Instant::now() >= give_up => return None,
+            _ => {}
+        }
+        // Ends early when the process does.
+        if ready(&[pidfd.as_fd()], Some(Duration::from_millis(20))).ok()? == [true] {
+            return None;
+        }
+    }
+}
+
+fn describe(target: &Target, switch: &Switch<'_>, args: &AttachArgs, term: &mut Term) {
+    let root = target.root();
+    let interval = root.as_ref().map_or(0, |root| 1_u64.checked_shl(root.lg_sample).unwrap_or(u64::MAX));
+    term.say(format_args!(
+        "process {} ({}): reading the profile table of {} from outside, {}",
+        target.pid,
+        target.name,
+        target.located.file.path().display(),
+        match switch.prof_active {
+            Some(0) => "sampling switched on until the end",
+            _ => "sampling was on already",
+        }
+    ));
+    term.say(format_args!(
+        "expected cost: one stack walk (a few microseconds) per {interval} bytes allocated, one reading of the table a second"
+    ));
+    if args.duration.is_none() {
+        term.say("end with Ctrl-C");
+    }
+    if let Ok(status) = crate::proc::pids::status(target.pid)
+        && matches!(status.state, 'T' | 't')
+    {
+        term.warn(format_args!("process {} is stopped: nothing is allocated until it continues", target.pid));
+    }
+}
+
+fn finish(target: &Target, args: &AttachArgs, end: End, reading: Option<Reading>, term: &mut Term) -> Result<Outcome> {
+    let Some(mut reading) = reading else {
+        return Err(Error::NothingRead { pid: target.pid, name: target.name.clone() }.into());
+    };
+    match end {
+        End::Time => {}
+        End::Signal => term.say("ended early"),
+        End::TargetEnded | End::Exec => {
+            let what = if end == End::Exec { "started a program without the allocator" } else { "ended" };
+            let line =
+                format!("process {} ({}) {what}; this is its profile at the last reading", target.pid, target.name);
+            reading.profile.add_note(line);
+        }
+    }
+    if let Some(note) = unsampled::note(&reading.profile, &reading.root, target.pid) {
+        reading.profile.add_note(note);
+    }
+    let lives = matches!(end, End::Time | End::Signal);
+    let finished = Finished {
+        profile: &reading.profile,
+        written: None,
+        root: lives.then(|| format!("/proc/{}/root", target.pid).into()),
+        stdout: Stdout::Ours,
+    };
+    let outcome = deliver::deliver(&finished, &args.output, target.pid, term)?;
+    Ok(if lives { outcome } else { Outcome::Partial })
+}
+
+/// Sampling switched on in a process, and what it was before.
+struct Switch<'a> {
+    target: &'a Target,
+    prof_active: Option<u32>,
+    lg_sample: Option<u32>,
+}
+
+impl<'a> Switch<'a> {
+    fn on(target: &'a Target, lg_sample: Option<u32>) -> Result<Switch<'a>, Error> {
+        let mut switch = Switch { target, prof_active: None, lg_sample: None };
+        if let Some(lg) = lg_sample {
+            switch.lg_sample = Some(target.set(Word::LgSample, lg)?);
+        }
+        switch.prof_active = Some(target.set(Word::ProfActive, 1)?);
+        Ok(switch)
+    }
+
+    /// Puts both words back.
+    fn off(&mut self) -> Result<(), Error> {
+        if let Some(before) = self.prof_active.take() {
+            self.target.set(Word::ProfActive, before)?;
+        }
+        if let Some(before) = self.lg_sample.take() {
+            self.target.set(Word::LgSample, before)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what was before: the image is gone.
+    fn disarm(&mut self) {
+        self.prof_active = None;
+        self.lg_sample = None;
+    }
+}
+
+impl Drop for Switch<'_> {
+    fn drop(&mut self) {
+        // Reached on errors, which are reported already; the switch must not stay on because of them.
+        let _second_error = self.off();
+    }
+}

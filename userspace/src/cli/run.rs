@@ -1,0 +1,294 @@
+//! `jeprobe run`: a command under the allocator, its profile when it ends.
+//!
+//! ```text
+//!  LD_PRELOAD, MALLOC_CONF ─► spawn ─► wait ─┬─ signals sent to us ─► the child
+//!                                            ├─ now and then: read the child's table
+//!                                            └─ child's end ─► heap file of the child, else the last reading
+//! ```
+//!
+//! The child writes its own heap file as it exits. A child that dies by a signal, or leaves through `_exit`, writes none;
+//! what is left then is the last reading, and the result says how old it is. Readings start soon after the child and
+//! slow down to one a second; their cost is kept below a twentieth of the time.
+//!
+//! Programs that the child starts inherit the environment and write files too; those with samples are kept in a
+//! directory beside the child's profile. Stdout belongs to the child, so the report goes to stderr.
+
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use super::Outcome;
+use super::args::RunArgs;
+use super::deliver::{self, Finished, Stdout};
+use super::term::Term;
+use crate::error::Error;
+use crate::input;
+use crate::preload;
+use crate::proc::pids;
+use crate::remote::table::Reading;
+use crate::remote::target::Target;
+use crate::wait::{PidFd, Signals, ready};
+
+/// Passed on to the child. The terminal sends its own to the whole foreground group, so those are not sent twice.
+const PASSED_ON: [i32; 6] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+/// First and longest pause between readings of the child's table.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A pause is at least this many times as long as the reading before it took.
+const READ_SHARE: u32 = 20;
+/// What a shell gives for a command that is not there, and for one that cannot be run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;
+
+pub fn run(args: &RunArgs, term: &mut Term) -> Result<Outcome> {
+    let library = preload::find_library(args.library.as_deref())?;
+    // The child's pid is not known yet; every default name is in the same directory.
+    deliver::check(&args.output, std::process::id())?;
+    let scratch = Scratch::new(&args.output)?;
+    let signals = Signals::block(&PASSED_ON).map_err(|source| Error::System { what: "receive signals", source })?;
+    let mut child = match spawn(args, &library, &scratch, &signals) {
+        Ok(child) => child,
+        Err(error) => {
+            let missing =
+                matches!(&error, Error::Spawn { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
+            term.error(&error.into());
+            return Ok(Outcome::Child(if missing { NOT_FOUND } else { NOT_RUNNABLE }));
+        }
+    };
+    let pid = child.id();
+    term.detail(format_args!("process {pid} runs with {}", library.display()));
+    let last = watch(pid, &signals)?;
+    let status = child.wait().map_err(|source| Error::System { what: "wait for the child", source })?;
+    conclude(args, pid, status, last, scratch, term)
+}
+
+fn spawn(args: &RunArgs, library: &Path, scratch: &Scratch, signals: &Signals) -> Result<Child, Error> {
+    let before = |key| std::env::var_os(key);
+    let preload = preload::preload_value(library, before("LD_PRELOAD").as_deref())?;
+    let conf = preload::conf_value(args.lg_sample, &scratch.prefix(), before("MALLOC_CONF").as_deref());
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]).env("LD_PRELOAD", preload).env("MALLOC_CONF", conf);
+    let mask = signals.mask_before();
+    // SAFETY: the closure only calls pthread_sigmask, which is async-signal-safe.
+    unsafe { command.pre_exec(move || Signals::unblock_in_child(&mask)) };
+    command.spawn().map_err(|source| Error::Spawn { program: PathBuf::from(&args.command[0]), source })
+}
+
+/// The last reading of the child's table and when it was made.
+type Last = Option<(Reading, Instant)>;
+
+/// Passes signals on and reads the table until the child has ended.
+fn watch(pid: u32, signals: &Signals) -> Result<Last> {
+    let pidfd = PidFd::open(pid).map_err(|source| Error::System { what: "watch the child", source })?;
+    let mut target: Option<Target> = None;
+    let mut last = None;
+    let mut pause = FIRST_PAUSE;
+    let mut next_read = Instant::now() + pause;
+    loop {
+        let now = Instant::now();
+        if now >= next_read {
+            // Opened again when a reading fails: the child may have started another program.
+            target = target.or_else(|| Target::open(pid).ok());
+            match target.as_ref().map(Target::read) {
+                Some(Ok(reading)) => last = Some((reading, now)),
+                Some(Err(_)) => target = None,
+                None => {}
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE).max(now.elapsed() * READ_SHARE);
+            next_read = Instant::now() + pause;
+        }
+        let left = next_read.saturating_duration_since(Instant::now());
+        let woken = ready(&[signals.as_fd(), pidfd.as_fd()], Some(left))
+            .map_err(|source| Error::System { what: "wait for the child", source })?;
+        if woken[0] {
+            while let Some(received) = signals.take() {
+                if received.sent_by_process {
+                    // Fails only when the child has ended meanwhile.
+                    let _gone = pidfd.send(received.signal);
+                }
+            }
+        }
+        if woken[1] {
+            return Ok(last);
+        }
+    }
+}
+
+/// Writes and prints what the child left.
+fn conclude(
+    args: &RunArgs,
+    pid: u32,
+    status: ExitStatus,
+    last: Last,
+    scratch: Scratch,
+    term: &mut Term,
+) -> Result<Outcome> {
+    let ended = Instant::now();
+    let code = status.code().map_or_else(|| 128 + status.signal().unwrap_or(0) as u8, |code| code as u8);
+    let name = Path::new(&args.command[0]).display().to_string();
+    if let Some(signal) = status.signal() {
+        term.warn(format_args!("process {pid} ({name}) was killed by signal {signal}"));
+    }
+    let files = scratch.files();
+    let own = files.iter().rev().find(|file| file.pid == pid);
+    let from_file = own.map(|file| read_file(&file.path)).transpose()?;
+    let (profile, bytes) = match (from_file, last) {
+        (Some((profile, bytes)), _) => (profile, Some(bytes)),
+        (None, Some((mut reading, at))) => {
+            let age = ended.saturating_duration_since(at).as_millis();
+            let line = format!("process {pid} wrote no profile as it ended; this is its state {age} ms before");
+            reading.profile.add_note(line);
+            (reading.profile, None)
+        }
+        (None, None) => {
+            others(args, pid, &files, scratch, term);
+            return Err(Error::NothingRecorded { pid, name, killed: status.signal().is_some() }.into());
+        }
+    };
+    let finished = Finished { profile: &profile, written: bytes.as_deref(), root: None, stdout: Stdout::Childs };
+    deliver::deliver(&finished, &args.output, pid, term)?;
+    others(args, pid, &files, scratch, term);
+    Ok(Outcome::Child(code))
+}
+
+fn read_file(path: &Path) -> Result<(crate::model::Profile, Vec<u8>)> {
+    let bytes = fs::read(path).map_err(|source| Error::ReadFile { path: path.to_owned(), source })?;
+    let profile = input::heap_v2::read(&bytes).with_context(|| format!("cannot use {}", path.display()))?;
+    Ok((profile, bytes))
+}
+
+/// Keeps the profiles of the programs that the child started, and names those that still run.
+fn others(args: &RunArgs, pid: u32, files: &[HeapFile], mut scratch: Scratch, term: &mut Term) {
+    let running = scratch.users();
+    if let Some(first) = running.first() {
+        term.warn(format_args!(
+            "{} processes started by the command still run and write their profiles to {}; to look now: jeprobe attach --pid {first}",
+            running.len(),
+            scratch.dir.display()
+        ));
+        scratch.keep = true;
+        return;
+    }
+    let samples = |file: &HeapFile| read_file(&file.path).map_or(0, |(profile, _)| profile.sum().current.raw.objects);
+    let kept: Vec<(&HeapFile, u64)> =
+        files.iter().filter(|file| file.pid != pid).map(|file| (file, samples(file))).filter(|&(_, n)| n > 0).collect();
+    if kept.is_empty() {
+        return;
+    }
+    let dir = deliver::heap_path(&args.output, pid)
+        .unwrap_or_else(|| PathBuf::from(format!("jeprobe.{pid}.heap")))
+        .with_extension("children");
+    let moved = fs::create_dir_all(&dir).is_ok()
+        && kept.iter().all(|(file, _)| fs::rename(&file.path, dir.join(format!("{}.heap", file.pid))).is_ok());
+    if moved {
+        term.say(format_args!(
+            "profiles of {} more processes that the command started are in {}",
+            kept.len(),
+            dir.display()
+        ));
+    } else {
+        term.warn(format_args!("cannot move the profiles of {} more processes to {}", kept.len(), dir.display()));
+    }
+}
+
+/// One heap file of the child or of what it started.
+#[derive(Debug)]
+struct HeapFile {
+    pid: u32,
+    sequence: u64,
+    path: PathBuf,
+}
+
+/// A directory of our own beside the output, gone with the value.
+#[derive(Debug)]
+struct Scratch {
+    dir: PathBuf,
+    keep: bool,
+}
+
+impl Scratch {
+    /// Beside the output, so that files move there by renaming; elsewhere when the option syntax could not name it.
+    fn new(output: &super::args::OutputArgs) -> Result<Scratch, Error> {
+        let beside = deliver::heap_path(output, 0).and_then(|path| path.parent().map(Path::to_owned));
+        let beside = beside.filter(|path| fs::metadata(path).is_ok_and(|meta| meta.is_dir()));
+        let beside = beside.unwrap_or_else(|| PathBuf::from("."));
+        let failed = |path: &Path, source| Error::WriteFile { path: path.to_owned(), source };
+        let absolute = beside.canonicalize().map_err(|source| failed(&beside, source))?;
+        // A comma ends the value of an option, and files under /dev and /proc are no place for others.
+        let usable = !absolute.as_os_str().as_bytes().contains(&b',') && !absolute.starts_with("/dev");
+        let parent = if usable { absolute } else { std::env::temp_dir() };
+        let dir = parent.join(format!(".jeprobe-run.{}", std::process::id()));
+        fs::create_dir(&dir).map_err(|source| failed(&dir, source))?;
+        Ok(Scratch { dir, keep: false })
+    }
+
+    fn prefix(&self) -> PathBuf {
+        self.dir.join("run")
+    }
+
+    /// `run.PID.SEQUENCE.KIND.heap`, ordered by process and time.
+    fn files(&self) -> Vec<HeapFile> {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let mut files: Vec<HeapFile> = entries
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let mut parts = name.split('.').skip(1);
+                let pid = parts.next()?.parse().ok()?;
+                let sequence = parts.next()?.parse().ok()?;
+                Path::new(&name).extension().is_some_and(|end| end == "heap").then(|| HeapFile {
+                    pid,
+                    sequence,
+                    path: entry.path(),
+                })
+            })
+            .collect();
+        files.sort_by_key(|file| (file.pid, file.sequence));
+        files
+    }
+
+    /// Processes that would write here: those with our prefix in their environment.
+    fn users(&self) -> Vec<u32> {
+        let needle = self.dir.as_os_str().as_bytes();
+        let mentions = |pid: &u32| {
+            fs::read(format!("/proc/{pid}/environ"))
+                .is_ok_and(|environ| environ.windows(needle.len()).any(|window| window == needle))
+        };
+        let zombie = |pid: &u32| pids::status(*pid).is_ok_and(|status| status.state == 'Z');
+        pids::list().unwrap_or_default().into_iter().filter(|pid| mentions(pid) && !zombie(pid)).collect()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !self.keep {
+            // What cannot be removed stays visible by its name; the result does not depend on it.
+            let _left_behind = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HeapFile, Scratch};
+    use std::fs;
+
+    #[test]
+    fn heap_files_are_ordered_by_process_and_time() {
+        let dir = std::env::temp_dir().join(format!("jeprobe-run-test-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("temp dir");
+        for name in ["run.7.10.f.heap", "run.7.2.m2.heap", "run.5.0.f.heap", "run.5.0.f.heap.tmp", "other"] {
+            fs::write(dir.join(name), b"").expect("writable");
+        }
+        let scratch = Scratch { dir: dir.clone(), keep: false };
+        let found: Vec<_> = scratch.files().iter().map(|HeapFile { pid, sequence, .. }| (*pid, *sequence)).collect();
+        assert_eq!(found, [(5, 0), (7, 2), (7, 10)]);
+        drop(scratch);
+        assert!(!dir.exists());
+    }
+}
