@@ -16,7 +16,7 @@ use thiserror::Error;
 
 /// Built by `cargo xtask build-ebpf`; without it this crate does not compile.
 static OBJECT: &[u8] =
-    aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/../ebpf/prebuilt/jeprobe.bpf.o"));
+    aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/../ebpf/prebuilt/jeprobe-ebpf.o"));
 
 #[derive(Debug, Error)]
 #[non_exhaustive]
