@@ -169,6 +169,16 @@ impl RootCell {
         }
     }
 
+    /// How many losses of one kind there were.
+    pub fn drops_of(&self, reason: Reason) -> u64 {
+        self.drops.get(reason as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Does what a process outside does to ask for a dump.
+    pub fn ask_for_dump(&self) {
+        self.dump_request.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Address by which readers reach the table.
     pub(crate) fn addr(&'static self) -> u64 {
         core::ptr::from_ref(self).expose_provenance() as u64
