@@ -14,5 +14,6 @@ pub mod probe;
 pub mod proc;
 pub mod remote;
 pub mod symbolize;
+pub mod track;
 pub mod units;
 pub mod wait;

@@ -1,0 +1,71 @@
+//! What a process had recorded before the attachment: its live samples and cumulative counts, read from its profile
+//! table between two looks at the clock.
+//!
+//! ```text
+//!  probes attached ── began_ns ── table read ── ended_ns ── first record taken from the ring
+//!  allocations before began_ns are in the table already, those after ended_ns are not; in between, the time that the
+//!  table keeps of each live sample decides (`track/live.rs`)
+//! ```
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+
+use jeprobe_abi::reader::{RemoteMemory, Table, TableError};
+use jeprobe_abi::root::{Counts, Live};
+
+use crate::wait::monotonic_ns;
+
+/// A reading of the table. Times are ns of `CLOCK_MONOTONIC`, the clock of the table and of the kernel's records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seed {
+    pub began_ns: u64,
+    pub ended_ns: u64,
+    /// By address of the context.
+    pub contexts: HashMap<u64, SeedContext>,
+    pub lives: Vec<SeedLive>,
+    /// Records that changed while they were read, or that led nowhere.
+    pub torn: u64,
+}
+
+/// Frames, leaf first, unit avma, and counts since the process started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeedContext {
+    pub frames: Vec<u64>,
+    pub cumulative: Counts,
+}
+
+/// A live sample and the address of its context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeedLive {
+    pub live: Live,
+    pub context: u64,
+}
+
+impl Seed {
+    /// Reads the table at `root`. To be called after the probes are attached and before the ring is drained.
+    pub fn read(memory: &impl RemoteMemory, root: u64) -> Result<Seed, TableError> {
+        let mut seed = Seed { began_ns: monotonic_ns(), ..Seed::default() };
+        let table = Table::open(memory, root)?;
+        let contexts = table.contexts(|address, context, frames| {
+            let entry = SeedContext { frames: frames.to_vec(), cumulative: context.cumulative };
+            seed.contexts.insert(address, entry);
+            Ok::<_, TableError>(())
+        })?;
+        let mut context_of = HashMap::new();
+        let tctxs = table.tctxs(|address, tctx| {
+            context_of.insert(address, tctx.context);
+            Ok::<_, TableError>(())
+        })?;
+        let mut astray = 0;
+        let lives = table.lives(|_, live| {
+            match context_of.get(&live.tctx) {
+                Some(&context) => seed.lives.push(SeedLive { live: *live, context }),
+                None => astray += 1,
+            }
+            Ok::<_, TableError>(())
+        })?;
+        seed.torn = contexts.torn + tctxs.torn + lives.torn + astray;
+        seed.ended_ns = monotonic_ns();
+        Ok(seed)
+    }
+}
