@@ -12,11 +12,12 @@
 //!
 //! When a walk meets code that the snapshot does not know, the modules are read again, rate limited, outside the walk,
 //! and the stack is walked once more. Walkers are made at boot with `opt.prof`, else at the first sample that finds
-//! none and has room on its stack. A sample that finds neither a walker nor room has no stack.
+//! none free. What needs more stack than a small thread has runs on a stack of its own; the walk itself needs about
+//! 2 KiB.
 
 extern crate alloc;
 
-use crate::prim::{AtomicPtr, AtomicU64, Ordering};
+use crate::prim::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use alloc::boxed::Box;
 use core::arch::asm;
 use core::ops::ControlFlow;
@@ -30,11 +31,10 @@ use super::records::jeprobe_root;
 use crate::sync::mutex::{Guard, Mutex};
 use crate::sync::rank::Rank;
 use crate::sys;
+use crate::sys::stack::on_large_stack;
 
 /// Walkers: more only help when more threads than this sample at the same moment. One takes about 50 KiB.
 const SLOTS: usize = 8;
-/// Stack needed to make a walker: its parts are built on the stack before they move to their place.
-const ROOM_BYTES: u64 = 256 << 10;
 /// Least time between two looks at the mappings, ns; doubled, up to the other, each time nothing had changed.
 const REFRESH_NS: u64 = 50_000_000;
 const MAX_REFRESH_NS: u64 = 10_000_000_000;
@@ -51,6 +51,8 @@ static WALKERS: [Mutex<Option<Box<Walker>>>; SLOTS] = [const { Mutex::new(Rank::
 /// Written under `REFRESH`.
 static CURRENT: AtomicPtr<Snapshot> = AtomicPtr::new(core::ptr::null_mut());
 static REFRESH: Mutex<u64> = Mutex::new(Rank::ProfModules, REFRESH_NS);
+/// Thread that holds `REFRESH` to read the modules: an allocation it makes meanwhile must not wait for itself.
+static REFRESHER: AtomicU32 = AtomicU32::new(0);
 static NEXT_REFRESH_NS: AtomicU64 = AtomicU64::new(0);
 
 /// The stack that a thread was last seen on: addresses `low..high` are mapped as long as the thread runs there.
@@ -101,14 +103,15 @@ pub(crate) fn with_stack<R>(stack: &mut Stack, act: impl FnOnce(&[u64], bool) ->
     let registers = Registers::here();
     let max = (jeprobe_root.max_frames.load(Ordering::Relaxed) as usize).clamp(1, MAX_FRAMES);
     if CURRENT.load(Ordering::Relaxed).is_null() {
-        refresh(false);
+        // Without a snapshot there is no stack at all: worth waiting for.
+        refresh(true);
     }
-    let mut slot = take_walker(stack, registers.sp)?;
+    let mut slot = take_walker()?;
     let mut walked = slot.as_mut().map(|walker| walker.walk(stack, registers, max))?;
     if walked.doubtful && refresh_due() {
         drop(slot);
         refresh(false);
-        slot = take_walker(stack, registers.sp)?;
+        slot = take_walker()?;
         walked = slot.as_mut().map(|walker| walker.walk(stack, registers, max))?;
     }
     let frames = slot.as_ref().and_then(|walker| walker.frames.get(..walked.depth))?;
@@ -116,7 +119,7 @@ pub(crate) fn with_stack<R>(stack: &mut Stack, act: impl FnOnce(&[u64], bool) ->
 }
 
 /// A walker of which this thread is the only user, made now if none is free.
-fn take_walker(stack: &mut Stack, sp: u64) -> Option<Guard<'static, Option<Box<Walker>>>> {
+fn take_walker() -> Option<Guard<'static, Option<Box<Walker>>>> {
     let mut blank = None;
     for slot in &WALKERS {
         if let Some(guard) = slot.try_lock() {
@@ -127,39 +130,21 @@ fn take_walker(stack: &mut Stack, sp: u64) -> Option<Guard<'static, Option<Box<W
             break;
         }
     }
-    if let Some(slot) = blank
-        && has_room(stack, sp)
-    {
-        let walker = new_walker();
-        let mut guard = slot.lock();
-        if guard.is_none() {
-            *guard = Some(walker);
-        }
-        return Some(guard);
+    let Some(slot) = blank else {
+        // All are busy. The first is tried first by everyone, so it is held for the shortest times.
+        return Some(WALKERS[0].lock()).filter(|guard| guard.is_some());
+    };
+    let walker = on_large_stack(new_walker)?;
+    let mut guard = slot.lock();
+    if guard.is_none() {
+        *guard = Some(walker);
     }
-    // All are busy, or this stack is too small to make one: the first waits least, since all others try it first too.
-    let guard = WALKERS[0].lock();
-    guard.is_some().then_some(guard)
+    Some(guard)
 }
 
-#[inline(never)]
+/// Needs more stack than a small thread has: the parts are built there before they move to their place.
 fn new_walker() -> Box<Walker> {
     Box::new(Walker { cache: CacheNative::new_in(), frames: [0; MAX_FRAMES], buf: [0; maps::LINE_BYTES] })
-}
-
-/// True when the stack below `sp` surely has the room to make a walker.
-fn has_room(stack: &mut Stack, sp: u64) -> bool {
-    // The main thread's stack grows by itself; its mapping says nothing about its limit, which is megabytes.
-    if sys::gettid() == sys::getpid() && thread_pointer() < sp {
-        return true;
-    }
-    if !(stack.low..stack.high).contains(&sp) {
-        // On this path the buffer is a small one of its own: no walker is there yet to lend its larger one. Longer
-        // lines are left out; that of a stack has no path.
-        let mut buf = [0; 512];
-        find_stack(stack, sp, &mut buf);
-    }
-    (stack.low..stack.high).contains(&sp) && sp - stack.low > ROOM_BYTES
 }
 
 /// Address of the thread's control block, which ends its stack.
@@ -254,15 +239,21 @@ fn refresh_due() -> bool {
 /// Reads the modules again and replaces the snapshot when they changed. With `wait`, waits for another thread that is
 /// at it. Caller holds no slot.
 pub(crate) fn refresh(wait: bool) {
+    let tid = sys::gettid();
+    // Relaxed: only the thread's own id matters, which only it stores.
+    if REFRESHER.load(Ordering::Relaxed) == tid {
+        return;
+    }
     let mut pause = match REFRESH.try_lock() {
         Some(pause) => pause,
         None if wait => REFRESH.lock(),
         None => return,
     };
+    REFRESHER.store(tid, Ordering::Relaxed);
     let old = CURRENT.load(Ordering::Acquire);
     // SAFETY: only the holder of `REFRESH` frees or replaces it.
     let last = unsafe { old.as_ref() };
-    match modules::read(last) {
+    match on_large_stack(|| modules::read(last)).flatten() {
         Some(new) => {
             *pause = REFRESH_NS;
             set_own_text(&new);
@@ -279,6 +270,7 @@ pub(crate) fn refresh(wait: bool) {
         None => *pause = (*pause * 2).min(MAX_REFRESH_NS),
     }
     NEXT_REFRESH_NS.store(sys::clock_monotonic_ns() + *pause, Ordering::Relaxed);
+    REFRESHER.store(0, Ordering::Relaxed);
 }
 
 /// Tells readers which code is the allocator's, when it is a library of its own.
@@ -297,8 +289,7 @@ fn set_own_text(snapshot: &Snapshot) {
 /// Makes the first walker and snapshot ahead of the first sample.
 pub(crate) fn prepare() {
     refresh(true);
-    let mut stack = Stack::UNKNOWN;
-    drop(take_walker(&mut stack, Registers::here().sp));
+    drop(take_walker());
 }
 
 /// Calls `act` with each module. Keeps the modules from being read again meanwhile.

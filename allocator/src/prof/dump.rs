@@ -29,6 +29,7 @@ use crate::conf::{self, PREFIX_BYTES};
 use crate::diag::Line;
 use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
+use crate::sys::stack::on_large_stack;
 use crate::sys::{self, Errno, file};
 
 /// 64 KiB: one system call for a few hundred stacks.
@@ -56,7 +57,7 @@ pub enum DumpError {
     Open(Errno),
     /// The file could not be written.
     Write(Errno),
-    /// No memory for the buffer.
+    /// No memory for the buffer or for a stack to work on.
     NoMemory,
     /// The allocator has not started, or the table is damaged.
     Table(TableError),
@@ -106,7 +107,7 @@ pub(crate) fn dump(name: Option<&CStr>, kind: Kind) -> Result<(), DumpError> {
     }
     let mut state = STATE.lock();
     DUMPER.store(tid, Ordering::Relaxed);
-    let result = state.dump(name, kind);
+    let result = on_large_stack(|| state.dump(name, kind)).unwrap_or(Err(DumpError::NoMemory));
     DUMPER.store(0, Ordering::Relaxed);
     let counter = if result.is_ok() { &jeprobe_root.dumps } else { &jeprobe_root.dump_failures };
     counter.fetch_add(1, Ordering::Relaxed);

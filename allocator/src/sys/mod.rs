@@ -22,6 +22,8 @@ pub(crate) mod mock;
 pub(crate) mod file;
 #[cfg(target_arch = "x86_64")]
 mod linux;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod stack;
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("jeprobe-alloc runs on x86-64 Linux");
