@@ -117,7 +117,7 @@ fn run_tier(tier: Tier) -> Result<Counts> {
                     .env("RUSTFLAGS", "--cfg loom")
                     .env("LOOM_MAX_PREEMPTIONS", "2")
                     .env("CARGO_TARGET_DIR", target)
-                    .args(["test", "--release", "-p", "jeprobe-alloc", "--lib", "loom"]),
+                    .args(["test", "-p", "jeprobe-alloc", "--lib", "model::"]),
             )
         }
         Tier::Abi => programs("abi", false),
