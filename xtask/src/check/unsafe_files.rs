@@ -33,6 +33,8 @@ const MAY_HOLD: &[(&str, &str)] = &[
     ("allocator/tests/", "calls the raw interface"),
     ("ebpf/src/", "kernel helpers and map pointers"),
     ("userspace/src/wait.rs", "poll, timers and signals as descriptors"),
+    ("userspace/src/fsuser.rs", "file-system ids of a thread"),
+    ("userspace/src/cli/run.rs", "the child between fork and exec"),
     ("userspace/src/remote/memory.rs", "memory of another process"),
     ("userspace/src/probe/sys.rs", "perf_event_open and its controls"),
     ("tests/", "system calls on test targets"),
