@@ -22,6 +22,7 @@ use super::hookfile::{self, Hooks, Site};
 use crate::addr::{Avma, Bias};
 use crate::proc::exe;
 use crate::proc::maps::{Mapping, Maps};
+use crate::proc::pids;
 
 /// A file with hooks, kept open: the kernel is given this very file, whatever its path names by then.
 #[derive(Debug)]
@@ -63,6 +64,29 @@ pub struct MappedHooks {
 pub struct ProcessHooks {
     pub pid: u32,
     pub files: Vec<MappedHooks>,
+}
+
+/// What a host offers.
+#[derive(Clone, Debug, Default)]
+pub struct HostHooks {
+    pub processes: Vec<ProcessHooks>,
+    /// Processes without hooks, kernel threads among them.
+    pub without: usize,
+    /// Processes whose mappings could not be read.
+    pub unreadable: usize,
+}
+
+impl HostHooks {
+    /// Each file once, however many processes map it.
+    pub fn files(&self) -> Vec<Arc<HookFile>> {
+        let mut files: Vec<Arc<HookFile>> = Vec::new();
+        for mapped in self.processes.iter().flat_map(|process| &process.files) {
+            if !files.iter().any(|file| file.key() == mapped.file.key()) {
+                files.push(Arc::clone(&mapped.file));
+            }
+        }
+        files
+    }
 }
 
 #[derive(Debug, Error)]
@@ -134,6 +158,21 @@ impl Finder {
             return Err(DiscoverError::NoHooks { pid, looked_at: executable.len(), refused });
         }
         Ok(ProcessHooks { pid, files })
+    }
+
+    /// The hooks of every process of the host that has some. Processes that end meanwhile or cannot be read are left out
+    /// and counted.
+    pub fn host(&mut self) -> io::Result<HostHooks> {
+        let mut host = HostHooks::default();
+        let own = std::process::id();
+        for pid in pids::list()?.into_iter().filter(|pid| *pid != own) {
+            match self.process(pid) {
+                Ok(process) => host.processes.push(process),
+                Err(DiscoverError::Maps { .. }) => host.unreadable += 1,
+                Err(_) => host.without += 1,
+            }
+        }
+        Ok(host)
     }
 
     /// The file behind a mapping, `None` when it cannot be opened, is no ELF file, or says nothing about hooks.

@@ -21,7 +21,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use super::live::Live;
 use super::seed::Seed;
-use crate::probe::ring::Event;
+use crate::probe::ring::{self, Event};
 use crate::proc::pids;
 
 /// Where a process image stands.
@@ -97,8 +97,14 @@ impl Tracker {
             Event::Alloc(alloc) => self.active(pid).live.alloc(alloc),
             Event::Free(free) => self.active(pid).live.free(free),
             Event::Context(context) => self.active(pid).live.context(context),
-            Event::Dump(_) | Event::Mallctl(_) => {
+            Event::Dump(_) => {
                 self.active(pid);
+            }
+            Event::Mallctl(call) => {
+                let image = self.active(pid);
+                if ring::text(&call.name) == "prof.reset" {
+                    image.live.reset();
+                }
             }
             Event::Exec(_) => self.close(pid, State::Replaced),
             Event::Exit(_) => {

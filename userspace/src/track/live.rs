@@ -62,10 +62,15 @@ struct Held {
     time_ns: u64,
     /// From the table, not from the ring.
     seeded: bool,
+    /// The process reset its profile since: it counts no more, but its free is expected.
+    forgotten: bool,
 }
 
 impl Held {
     fn counts(&self) -> Counts {
+        if self.forgotten {
+            return Counts::default();
+        }
         Counts {
             objects: 1,
             bytes: self.usable_bytes,
@@ -119,6 +124,7 @@ impl Live {
                 weight_bytes: entry.live.weight_bytes,
                 time_ns: entry.live.time_ns,
                 seeded: true,
+                forgotten: false,
             };
             self.hold(entry.live.ptr, held);
         }
@@ -143,7 +149,8 @@ impl Live {
             event.weight_bytes
         };
         let stack = StackKey { id: event.stack, kind: event.stack_kind };
-        let held = Held { stack, usable_bytes: event.usable_bytes, weight_bytes, time_ns, seeded: false };
+        let held =
+            Held { stack, usable_bytes: event.usable_bytes, weight_bytes, time_ns, seeded: false, forgotten: false };
         add(&mut self.stacks.entry(stack).or_default().cumulative, &held.counts());
         self.hold(event.ptr, held);
     }
@@ -195,6 +202,16 @@ impl Live {
         let Some(held) = self.held.remove(&ptr) else { return };
         if let Some(stack) = self.stacks.get_mut(&held.stack) {
             take_off(&mut stack.current, &held.counts());
+        }
+    }
+
+    /// The process dropped what it had recorded (`prof.reset`); so do we. Stacks keep their frames.
+    pub fn reset(&mut self) {
+        for held in self.held.values_mut() {
+            held.forgotten = true;
+        }
+        for stack in self.stacks.values_mut() {
+            (stack.current, stack.cumulative) = (Counts::default(), Counts::default());
         }
     }
 
@@ -399,6 +416,17 @@ mod tests {
         assert_eq!((current(&child).objects, cumulative(&child)), (1, 0));
         assert_eq!((current(&live).objects, cumulative(&live)), (2, 2));
         assert_eq!(child.gaps.unknown_frees, 0);
+    }
+
+    #[test]
+    fn a_reset_forgets_counts_but_not_who_is_live() {
+        let mut live = Live::new(10);
+        live.alloc(&alloc(1, 1));
+        live.reset();
+        assert_eq!((current(&live), cumulative(&live)), (Counts::default(), 0));
+        live.alloc(&alloc(2, 2));
+        live.free(&free(1, 3));
+        assert_eq!((current(&live).objects, cumulative(&live), live.gaps.unknown_frees), (1, 1, 0));
     }
 
     /// Random operations against a plain list of what is live.

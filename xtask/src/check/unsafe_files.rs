@@ -32,6 +32,7 @@ const MAY_HOLD: &[(&str, &str)] = &[
     ("allocator/benches/", "calls the raw interface"),
     ("allocator/tests/", "calls the raw interface"),
     ("ebpf/src/", "kernel helpers and map pointers"),
+    ("ebpf/common/tests/", "records as bytes"),
     ("userspace/src/wait.rs", "poll, timers and signals as descriptors"),
     ("userspace/src/fsuser.rs", "file-system ids of a thread"),
     ("userspace/src/cli/run.rs", "the child between fork and exec"),
