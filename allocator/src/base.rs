@@ -45,9 +45,26 @@ pub fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     Some(ptr)
 }
 
-/// Zeroed memory for one `T`, never freed.
-pub(crate) fn alloc_one<T>() -> Option<NonNull<T>> {
-    alloc(size_of::<T>(), align_of::<T>()).map(NonNull::cast)
+/// A place for `value` that is never freed.
+pub(crate) fn alloc_value<T: Sync>(value: T) -> Option<&'static T> {
+    let place = alloc(size_of::<T>(), align_of::<T>())?.cast::<T>();
+    // SAFETY: I-BASE-1: the memory has the size and alignment of `T` and nobody else refers to it.
+    unsafe { place.write(value) };
+    // SAFETY: just written, and never freed.
+    Some(unsafe { place.as_ref() })
+}
+
+/// Places for `count` values that are never freed.
+pub(crate) fn alloc_slice<T: Sync>(count: usize, make: impl Fn(usize) -> T) -> Option<&'static [T]> {
+    let first = alloc(size_of::<T>().checked_mul(count)?, align_of::<T>())?.cast::<T>();
+    for i in 0..count {
+        // SAFETY: I-BASE-1: the memory holds `count` values of `T` and nobody else refers to it; `i < count`.
+        let place = unsafe { first.add(i) };
+        // SAFETY: as above.
+        unsafe { place.write(make(i)) };
+    }
+    // SAFETY: all `count` values were just written, and are never freed.
+    Some(unsafe { core::slice::from_raw_parts(first.as_ptr(), count) })
 }
 
 /// Bytes handed out so far.

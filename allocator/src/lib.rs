@@ -8,22 +8,60 @@
 extern crate std;
 
 #[cfg(not(loom))]
+pub mod api;
+#[cfg(not(loom))]
+pub mod arena;
+#[cfg(not(loom))]
+pub mod arenas;
+#[cfg(not(loom))]
+pub mod background;
+#[cfg(not(loom))]
 pub mod base;
+#[cfg(not(loom))]
+pub mod bin;
 pub(crate) mod bits;
+#[cfg(not(loom))]
+pub mod boot;
 #[cfg(not(loom))]
 pub mod conf;
 #[cfg(not(loom))]
+pub(crate) mod decay;
+#[cfg(not(loom))]
 pub mod diag;
+pub(crate) mod ds;
+#[cfg(not(loom))]
+pub(crate) mod ecache;
+#[cfg(not(loom))]
+pub(crate) mod emap;
 pub mod error;
 #[cfg(not(loom))]
+pub(crate) mod extent;
+#[cfg(not(loom))]
+pub(crate) mod fork;
+#[cfg(not(loom))]
 pub mod linked;
+#[cfg(not(loom))]
+pub mod pages;
 pub(crate) mod prim;
 #[cfg(not(loom))]
 pub mod prof;
 #[cfg(not(loom))]
 pub(crate) mod ptr;
+#[cfg(not(loom))]
+pub mod sizeclass;
+#[cfg(not(loom))]
+pub(crate) mod slab;
+#[cfg(not(loom))]
+pub mod stats;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod sys;
 #[cfg(not(loom))]
+pub mod tcache;
+#[cfg(not(loom))]
+pub mod thread;
+#[cfg(not(loom))]
 pub(crate) mod tls;
+
+#[cfg(not(loom))]
+pub use api::global::Jeprobe;

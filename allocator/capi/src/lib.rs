@@ -1,12 +1,16 @@
 //! C, C++ and jemalloc symbols of `jeprobe-alloc`, as `libjeprobe.so` and `libjeprobe.a`.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `rt` | panic handler, personality shim, constructor |
+//! | `meta` | the library's own Rust allocator |
+//! | `std_c` | `malloc` and its family, and the way on to the next allocator |
+//! | `jemalloc` | `mallocx` and its family |
+//!
+//! Nothing depends on this package: it owns the panic handler, which a program with `std` must not have twice.
 #![no_std]
 
-extern crate jeprobe_alloc as _;
-
+mod jemalloc;
+mod meta;
 mod rt;
-
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: `abort` takes no arguments and does not return.
-    unsafe { libc::abort() }
-}
+mod std_c;

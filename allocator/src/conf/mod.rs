@@ -139,6 +139,13 @@ pub fn load() {
     OPTIONS.set(options);
 }
 
+/// True when options ask for work on every block (`junk`, `zero`): then no thread caches, and every block takes the
+/// slow path that does it.
+pub(crate) fn every_block_is_special() -> bool {
+    let options = options();
+    options.junk != Junk::None || options.zero
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

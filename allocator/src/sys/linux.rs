@@ -283,6 +283,38 @@ pub fn cpus_allowed() -> u32 {
     }
 }
 
+/// CPUs that the control group's quota amounts to, rounded up; `None` without a quota.
+pub fn cgroup_cpu_quota() -> Option<u32> {
+    let mut buf = [0u8; 64];
+    if let Some(text) = read_small(c"/sys/fs/cgroup/cpu.max", &mut buf) {
+        let mut words = text.split(|byte| *byte == b' ' || *byte == b'\n');
+        return quota_of(parse_dec(words.next()?)?, parse_dec(words.next()?)?);
+    }
+    let quota = parse_dec(read_small(c"/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &mut buf)?)?;
+    let mut buf = [0u8; 64];
+    quota_of(quota, parse_dec(read_small(c"/sys/fs/cgroup/cpu/cpu.cfs_period_us", &mut buf)?)?)
+}
+
+fn quota_of(quota_us: u64, period_us: u64) -> Option<u32> {
+    u32::try_from(quota_us.div_ceil(period_us.max(1))).ok()
+}
+
+/// Decimal number at the start of `text`; `None` for anything else ("max", "-1").
+fn parse_dec(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 {
+        return None;
+    }
+    text.get(..digits)?.iter().try_fold(0u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
+}
+
+fn read_small<'a>(path: &CStr, buf: &'a mut [u8]) -> Option<&'a [u8]> {
+    let fd = open_read(path).ok()?;
+    let got = read(fd, buf);
+    close(fd);
+    buf.get(..got.ok()?)
+}
+
 /// Copies memory of this process without risk of a fault: the number of bytes that could be read at `src`.
 pub fn copy_memory_of(pid: u32, src: usize, dst: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: dst.as_mut_ptr().cast(), iov_len: dst.len() };
@@ -325,6 +357,13 @@ mod tests {
         super::super::mock::fail_after(Some(0));
         assert!(reserve(4096, 4096).is_none());
         super::super::mock::fail_after(None);
+    }
+
+    #[test]
+    fn quotas() {
+        assert_eq!(parse_dec(b"max 100000"), None);
+        assert_eq!(parse_dec(b"150000\n"), Some(150_000));
+        assert_eq!((quota_of(150_000, 100_000), quota_of(50_000, 100_000)), (Some(2), Some(1)));
     }
 
     #[test]

@@ -1,0 +1,237 @@
+//! `malloc` and its family: C rules, errno, and the way on to the next allocator for pointers that are not ours.
+//!
+//! | call | failure |
+//! |---|---|
+//! | `malloc calloc realloc` | null, ENOMEM |
+//! | `aligned_alloc` | null, EINVAL or ENOMEM |
+//! | `posix_memalign` | returns EINVAL or ENOMEM, errno untouched |
+//! | `memalign valloc pvalloc` | null, errno untouched |
+//!
+//! No successful call changes errno, and `free` never does.
+
+use core::ffi::{CStr, c_int, c_void};
+
+use jeprobe_alloc::api::{self, Place, foreign};
+use jeprobe_alloc::conf::{self, ZeroRealloc};
+use jeprobe_alloc::diag::Line;
+use jeprobe_alloc::{stats, sys};
+
+#[cold]
+#[inline(never)]
+fn set_errno(value: c_int) {
+    // SAFETY: the location is the calling thread's own errno.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { place.write(value) };
+}
+
+fn errno() -> c_int {
+    // SAFETY: the location is the calling thread's own errno.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { place.read() }
+}
+
+/// Null with ENOMEM, or the end with `xmalloc`.
+#[cold]
+#[inline(never)]
+fn out_of_memory(call: &str) -> *mut c_void {
+    if conf::options().xmalloc {
+        Line::new().text("Error in ").text(call).text("(): out of memory").abort();
+    }
+    set_errno(libc::ENOMEM);
+    core::ptr::null_mut()
+}
+
+#[cold]
+fn out_of_aligned_memory() {
+    if conf::options().xmalloc {
+        Line::new().text("Error allocating aligned memory: out of memory").abort();
+    }
+}
+
+#[cold]
+fn bad_alignment() {
+    if conf::options().xmalloc {
+        Line::new().text("Error allocating aligned memory: invalid alignment").abort();
+    }
+}
+
+/// `malloc(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(size: usize) -> *mut c_void {
+    match api::malloc_cached(size) {
+        Some(block) => block.as_ptr().cast(),
+        None => malloc_slow(size),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn malloc_slow(size: usize) -> *mut c_void {
+    let block = api::malloc_slow(size);
+    if block.is_null() { out_of_memory("malloc") } else { block.cast() }
+}
+
+/// `calloc(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    let block = api::calloc(count, size);
+    if block.is_null() { out_of_memory("calloc") } else { block.cast() }
+}
+
+/// `realloc(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn realloc(ptr: *mut c_void, size: usize) -> *mut c_void {
+    if ptr.is_null() {
+        let block = api::malloc(size);
+        return if block.is_null() { out_of_memory("realloc") } else { block.cast() };
+    }
+    if size == 0 {
+        return realloc_to_zero(ptr);
+    }
+    let block = api::realloc(ptr.cast(), size);
+    if block.is_null() { out_of_memory("realloc") } else { block.cast() }
+}
+
+#[cold]
+fn realloc_to_zero(ptr: *mut c_void) -> *mut c_void {
+    stats::count_zero_realloc();
+    match conf::options().zero_realloc {
+        ZeroRealloc::Free => {
+            api::free(ptr.cast());
+            core::ptr::null_mut()
+        }
+        ZeroRealloc::Alloc => {
+            let block = api::realloc(ptr.cast(), 0);
+            if block.is_null() { out_of_memory("realloc") } else { block.cast() }
+        }
+        ZeroRealloc::Abort => Line::new().text("Called realloc(non-null-ptr, 0) with zero_realloc:abort set").abort(),
+    }
+}
+
+/// `free(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn free(ptr: *mut c_void) {
+    api::free(ptr.cast());
+}
+
+/// `free_sized(3)` of C23.
+#[unsafe(no_mangle)]
+pub extern "C" fn free_sized(ptr: *mut c_void, _size: usize) {
+    api::free(ptr.cast());
+}
+
+/// `free_aligned_sized(3)` of C23.
+#[unsafe(no_mangle)]
+pub extern "C" fn free_aligned_sized(ptr: *mut c_void, _align: usize, _size: usize) {
+    api::free(ptr.cast());
+}
+
+/// `posix_memalign(3)`.
+///
+/// # Safety
+/// S1: `out` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
+    if !align.is_power_of_two() || align < size_of::<*mut c_void>() {
+        bad_alignment();
+        return libc::EINVAL;
+    }
+    let block = api::allocate(size, align, false, Place::default());
+    if block.is_null() {
+        out_of_aligned_memory();
+        return libc::ENOMEM;
+    }
+    // SAFETY: S1.
+    unsafe { out.write(block.cast()) };
+    0
+}
+
+/// `aligned_alloc(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
+    if !align.is_power_of_two() {
+        bad_alignment();
+        set_errno(libc::EINVAL);
+        return core::ptr::null_mut();
+    }
+    let block = api::allocate(size, align, false, Place::default());
+    if block.is_null() {
+        out_of_aligned_memory();
+        set_errno(libc::ENOMEM);
+    }
+    block.cast()
+}
+
+/// `memalign(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    if !align.is_power_of_two() {
+        bad_alignment();
+        return core::ptr::null_mut();
+    }
+    let block = api::allocate(size, align, false, Place::default());
+    if block.is_null() {
+        out_of_aligned_memory();
+    }
+    block.cast()
+}
+
+/// `valloc(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn valloc(size: usize) -> *mut c_void {
+    memalign(sys::page_size(), size)
+}
+
+/// `pvalloc(3)`: as `valloc`, the size rounded up to the page.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    let page = sys::page_size();
+    match size.max(1).checked_next_multiple_of(page) {
+        Some(rounded) => memalign(page, rounded),
+        None => core::ptr::null_mut(),
+    }
+}
+
+/// `malloc_usable_size(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_usable_size(ptr: *mut c_void) -> usize {
+    api::usable_size(ptr.cast())
+}
+
+/// The next definition of a symbol behind this library, unless it is this library's own.
+fn next_symbol(name: &CStr, own: *const c_void) -> Option<*mut c_void> {
+    let before = errno();
+    // SAFETY: the name is NUL-terminated.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    set_errno(before);
+    (!found.is_null() && !core::ptr::eq(found, own)).then_some(found)
+}
+
+fn next_free(ptr: *mut u8) -> Option<()> {
+    let found = next_symbol(c"free", free as *const c_void)?;
+    // SAFETY: a symbol named `free` of another library has the C signature of `free`.
+    let call: extern "C" fn(*mut c_void) = unsafe { core::mem::transmute(found) };
+    call(ptr.cast());
+    Some(())
+}
+
+fn next_realloc(ptr: *mut u8, size: usize) -> Option<*mut u8> {
+    let found = next_symbol(c"realloc", realloc as *const c_void)?;
+    // SAFETY: as in `next_free`.
+    let call: extern "C" fn(*mut c_void, usize) -> *mut c_void = unsafe { core::mem::transmute(found) };
+    Some(call(ptr.cast(), size).cast())
+}
+
+fn next_usable_size(ptr: *mut u8) -> Option<usize> {
+    let found = next_symbol(c"malloc_usable_size", malloc_usable_size as *const c_void)?;
+    // SAFETY: as in `next_free`.
+    let call: extern "C" fn(*mut c_void) -> usize = unsafe { core::mem::transmute(found) };
+    Some(call(ptr.cast()))
+}
+
+/// Tells the allocator about the next one.
+pub(crate) fn register() {
+    foreign::set_next(foreign::Next { free: next_free, realloc: next_realloc, usable_size: next_usable_size });
+}

@@ -1,0 +1,196 @@
+//! Allocation: the fast path, and everything it leaves to the slow one.
+//!
+//! Fast path of `malloc`: slot word → class by table → counter against threshold → pop. Anything unusual fails one of
+//! its four tests and goes to the slow path: no slot, a size beyond the table, an event due, an empty or closed stack.
+
+use core::ptr::NonNull;
+
+use crate::arena::Arena;
+use crate::arenas;
+use crate::boot;
+use crate::conf::{self, Junk};
+use crate::emap;
+use crate::prim::Ordering;
+use crate::prof;
+use crate::sizeclass::{self, CACHED_MAX, LOOKUP, LOOKUP_MAX, SMALL_MAX};
+use crate::stats;
+use crate::sys;
+use crate::tcache::cache::Cache;
+use crate::tcache::explicit;
+use crate::thread::{self, Slot};
+
+use super::flags::{CacheChoice, Place};
+
+/// A block of at least `size` bytes; null without memory.
+#[inline(always)]
+pub fn malloc(size: usize) -> *mut u8 {
+    match malloc_cached(size) {
+        Some(block) => block.as_ptr(),
+        None => malloc_slow(size),
+    }
+}
+
+/// The fast path alone: a block out of the thread's cache, `None` when that takes more.
+#[inline(always)]
+pub fn malloc_cached(size: usize) -> Option<NonNull<u8>> {
+    if let Some(slot) = thread::get()
+        && size <= LOOKUP_MAX
+    {
+        // SAFETY: `size <= LOOKUP_MAX`, so the index is at most LOOKUP_MAX / 8, the last one.
+        let class = unsafe { *LOOKUP.get_unchecked(size.div_ceil(8)) };
+        // SAFETY: the table holds small classes only, which are below NCACHED.
+        let stack = unsafe { slot.cache.stacks.get_unchecked(usize::from(class)) };
+        // Relaxed: the owner's counter.
+        let after = slot.allocated().load(Ordering::Relaxed).wrapping_add(stack.size() as u64);
+        if after < slot.threshold()
+            && let Some(block) = stack.pop()
+        {
+            slot.allocated().store(after, Ordering::Relaxed);
+            return NonNull::new(block);
+        }
+    }
+    None
+}
+
+/// What [`malloc_cached`] leaves over; null without memory.
+#[cold]
+#[inline(never)]
+pub fn malloc_slow(size: usize) -> *mut u8 {
+    allocate(size, 1, false, Place::default())
+}
+
+/// A zeroed block for `count` values of `size` bytes; null on overflow and without memory.
+#[inline]
+pub fn calloc(count: usize, size: usize) -> *mut u8 {
+    let Some(bytes) = count.checked_mul(size) else { return core::ptr::null_mut() };
+    if bytes > LOOKUP_MAX {
+        return allocate(bytes, 1, true, Place::default());
+    }
+    let block = malloc(bytes);
+    if !block.is_null() {
+        let usable = sizeclass::size_of_index(sizeclass::small_index(bytes));
+        // SAFETY: the block has `usable` bytes and nobody else knows it.
+        unsafe { zero(block, usable) };
+    }
+    block
+}
+
+/// A block of at least `size` bytes at a multiple of `align` (a power of two; 1 = no wish), zeroed if asked for, from
+/// the given place; null when the size is too large or there is no memory.
+pub fn allocate(size: usize, align: usize, zeroed: bool, place: Place) -> *mut u8 {
+    let usable = if align <= 1 { sizeclass::usable(size) } else { sizeclass::usable_aligned(size, align) };
+    match usable {
+        Some(usable) => allocate_usable(size, usable, align, zeroed, place),
+        None => core::ptr::null_mut(),
+    }
+}
+
+fn allocate_usable(size: usize, usable: usize, align: usize, zeroed: bool, place: Place) -> *mut u8 {
+    let slot = boot::current();
+    let Some(arena) = arena_of(slot, place) else { return core::ptr::null_mut() };
+    let cache = cache_of(slot, place);
+    let block = if usable <= SMALL_MAX {
+        small(sizeclass::small_index(usable), cache, arena)
+    } else {
+        large(usable, align, cache, arena)
+    };
+    let Some(Fresh { block, is_zero }) = block else { return core::ptr::null_mut() };
+    fill_new(block, usable, zeroed, is_zero);
+    if slot.count_alloc(usable) {
+        event(slot, block, size, usable);
+    }
+    block
+}
+
+/// A block, and whether it is known to be zero.
+struct Fresh {
+    block: *mut u8,
+    is_zero: bool,
+}
+
+fn small(class: usize, cache: Option<&Cache>, arena: &Arena) -> Option<Fresh> {
+    let block = match cache {
+        Some(cache) if cache.serves(class) => cache.alloc(class, arena)?,
+        _ => arena.alloc_small(class)?,
+    };
+    Some(Fresh { block, is_zero: false })
+}
+
+fn large(usable: usize, align: usize, cache: Option<&Cache>, arena: &Arena) -> Option<Fresh> {
+    if usable <= CACHED_MAX
+        && align <= sys::page_size()
+        && let Some(cache) = cache
+        && let Some(stack) = cache.stacks.get(sizeclass::index_of(usable))
+        && let Some(block) = stack.pop()
+    {
+        return Some(Fresh { block, is_zero: false });
+    }
+    let extent = arena.alloc_large(usable, align.max(sys::page_size())).ok()?;
+    Some(Fresh { block: extent.addr(), is_zero: extent.is_zeroed() })
+}
+
+pub(super) fn arena_of(slot: &Slot, place: Place) -> Option<&'static Arena> {
+    match place.arena {
+        Some(ind) => arenas::get_or_create(ind),
+        None => slot.arena(),
+    }
+}
+
+pub(super) fn cache_of(slot: &'static Slot, place: Place) -> Option<&'static Cache> {
+    let cache = match place.cache {
+        CacheChoice::Automatic => &slot.cache,
+        CacheChoice::Bypass => return None,
+        CacheChoice::Explicit(id) => explicit::get(id)?,
+    };
+    cache.is_open().then_some(cache)
+}
+
+fn fill_new(block: *mut u8, usable: usize, zeroed: bool, is_zero: bool) {
+    let options = conf::options();
+    if zeroed || options.zero {
+        if !is_zero {
+            // SAFETY: the block has `usable` bytes and nobody else knows it.
+            unsafe { zero(block, usable) };
+        }
+    } else if conf::every_block_is_special() && matches!(options.junk, Junk::Alloc | Junk::Both) {
+        // SAFETY: as above.
+        unsafe { block.write_bytes(0xa5, usable) };
+    }
+}
+
+/// # Safety
+/// S1: `block .. block + bytes` belongs to the caller.
+#[inline]
+pub(super) unsafe fn zero(block: *mut u8, bytes: usize) {
+    // SAFETY: S1.
+    unsafe { block.write_bytes(0, bytes) };
+}
+
+/// The thread's counter passed its threshold: collect, decay, sample.
+#[cold]
+pub(super) fn event(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize) {
+    if slot.collect_due()
+        && let Some(arena) = slot.arena()
+    {
+        slot.cache.collect_step(arena);
+        arena.tick();
+    }
+    sample(slot, block, requested, usable);
+    slot.settle_threshold();
+}
+
+fn sample(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize) {
+    if !slot.sample_due() {
+        return;
+    }
+    let (allocated, deallocated) =
+        (slot.allocated().load(Ordering::Relaxed), slot.deallocated().load(Ordering::Relaxed));
+    let outcome = prof::sample(slot.prof(), block.addr(), requested, usable, allocated, deallocated);
+    if outcome.marked
+        && let Some(extent) = emap::word(block.addr()).extent()
+    {
+        emap::set_sampled(extent);
+    }
+    slot.set_sample_distance(outcome.distance);
+    stats::refresh_gauges();
+}

@@ -1,0 +1,58 @@
+//! Pointers that are not ours: handed to the allocator that comes next, if the C layer knows one, else reported.
+#![forbid(unsafe_code)]
+
+use crate::conf;
+use crate::diag;
+use crate::sync::once::OnceCell;
+
+/// The next allocator in the process. Each answers `None` when there is none.
+#[derive(Clone, Copy)]
+pub struct Next {
+    /// Frees the block.
+    pub free: fn(*mut u8) -> Option<()>,
+    /// Resizes the block.
+    pub realloc: fn(*mut u8, usize) -> Option<*mut u8>,
+    /// Usable bytes of the block.
+    pub usable_size: fn(*mut u8) -> Option<usize>,
+}
+
+static NEXT: OnceCell<Next> = OnceCell::new();
+
+/// Registers the next allocator; the first one stays.
+pub fn set_next(next: Next) {
+    NEXT.set(next);
+}
+
+#[cold]
+pub(super) fn free(ptr: *mut u8) {
+    if NEXT.get().and_then(|next| (next.free)(ptr)).is_none() {
+        report("free", ptr);
+    }
+}
+
+#[cold]
+pub(super) fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
+    NEXT.get().and_then(|next| (next.realloc)(ptr, size)).unwrap_or_else(|| {
+        report("realloc", ptr);
+        core::ptr::null_mut()
+    })
+}
+
+#[cold]
+pub(super) fn usable_size(ptr: *mut u8) -> usize {
+    NEXT.get().and_then(|next| (next.usable_size)(ptr)).unwrap_or_else(|| {
+        report("malloc_usable_size", ptr);
+        0
+    })
+}
+
+/// Reports a pointer into memory of ours that is no block.
+#[cold]
+pub(super) fn misuse(call: &str, ptr: *mut u8, what: &str) {
+    let line = diag::Line::new().text("invalid pointer in ").text(call).text("(): ").hex(ptr.addr()).text(what);
+    if conf::options().abort { line.abort() } else { line.send() }
+}
+
+fn report(call: &str, ptr: *mut u8) {
+    misuse(call, ptr, " does not belong to this allocator; ignored");
+}

@@ -1,0 +1,129 @@
+//! Freeing: the fast path, and everything it leaves to the slow one.
+//!
+//! Fast path of `free`: slot word → page-map word → stack by the offset in the word → push. The page map gives offset
+//! 0 for whatever needs more thought: null and foreign pointers, large blocks, slabs that may hold samples.
+
+use crate::arena::Arena;
+use crate::arenas;
+use crate::boot;
+use crate::conf::{self, Junk};
+use crate::ds::stack::Stack;
+use crate::emap;
+use crate::extent::{Extent, State};
+use crate::prim::Ordering;
+use crate::prof;
+use crate::ptr::{BlockPtr, UserPtr};
+use crate::sizeclass::{self, NCACHED};
+use crate::slab;
+use crate::tcache::cache::Cache;
+use crate::thread::{self, Slot};
+
+use super::alloc::{arena_of, cache_of};
+use super::flags::Place;
+use super::foreign;
+
+/// Frees a block; null is ignored, a pointer of another allocator is passed on.
+#[inline(always)]
+pub fn free(ptr: *mut u8) {
+    if let Some(slot) = thread::get() {
+        let fast = emap::word(ptr.addr()).fast();
+        if fast != 0 {
+            let stack = core::ptr::from_ref(slot).wrapping_byte_add(fast).cast::<Stack>();
+            // SAFETY: the page map holds 0 or the offset of a stack in a slot (checked where the layout is defined).
+            let stack = unsafe { &*stack };
+            if stack.push(ptr) {
+                let size = stack.size() as u64;
+                // Relaxed: the owner's counter.
+                let after = slot.deallocated().load(Ordering::Relaxed).wrapping_add(size);
+                slot.deallocated().store(after, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+    free_slow(ptr);
+}
+
+#[cold]
+#[inline(never)]
+fn free_slow(ptr: *mut u8) {
+    free_placed(ptr, Place::default());
+}
+
+/// Frees a block through the given cache.
+pub fn free_placed(ptr: *mut u8, place: Place) {
+    if ptr.is_null() {
+        return;
+    }
+    let slot = boot::current();
+    let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return foreign::free(ptr) };
+    let Some(usable) = usable_of(block, extent) else {
+        return foreign::misuse("free", ptr, " is not the start of a live block; ignored");
+    };
+    let Some(arena) = arena_of(slot, Place { arena: None, ..place }) else { return };
+    if extent.is_sampled() {
+        prof::free(slot.prof(), ptr.addr(), usable);
+    }
+    fill_old(block, usable);
+    slot.count_free(usable);
+    give_back(block, extent, cache_of(slot, place), arena);
+}
+
+/// Hands a block to the cache or to its arena.
+pub(super) fn give_back(block: BlockPtr, extent: &'static Extent, cache: Option<&Cache>, arena: &'static Arena) {
+    let class = extent.class();
+    if let Some(cache) = cache
+        && (extent.is_slab() || (class < NCACHED && extent.bytes() == sizeclass::size_of_index(class)))
+        && cache.free(class, block, arena)
+    {
+        return;
+    }
+    let Some(owner) = arenas::get(extent.arena()) else { return };
+    if extent.is_slab() {
+        owner.free_small(extent, block);
+    } else {
+        owner.free_large(extent);
+    }
+}
+
+/// Usable bytes of a live block of ours; `None` when the pointer is not the start of one.
+pub(super) fn usable_of(block: BlockPtr, extent: &'static Extent) -> Option<usize> {
+    if extent.state() != State::Active {
+        return None;
+    }
+    if extent.is_slab() {
+        let shape = sizeclass::slab_shape(extent.class());
+        slab::region_of(extent, &shape, block)?;
+        return Some(shape.size as usize);
+    }
+    (extent.addr() == block.0).then(|| extent.bytes())
+}
+
+/// Usable bytes of a block; 0 for null.
+pub fn usable_size(ptr: *mut u8) -> usize {
+    if ptr.is_null() {
+        return 0;
+    }
+    let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return foreign::usable_size(ptr) };
+    usable_of(block, extent).unwrap_or_else(|| {
+        foreign::misuse("malloc_usable_size", ptr, " is not the start of a live block");
+        0
+    })
+}
+
+/// Index of the arena that a pointer into an active block of ours belongs to: `arenas.lookup`.
+pub fn arena_of_ptr(ptr: *const u8) -> Option<u32> {
+    let extent = emap::word(ptr.addr()).extent()?;
+    (extent.state() == State::Active).then(|| extent.arena())
+}
+
+fn fill_old(block: BlockPtr, usable: usize) {
+    if conf::every_block_is_special() && matches!(conf::options().junk, Junk::Free | Junk::Both) {
+        // SAFETY: the client gave the block back, and it has `usable` bytes.
+        unsafe { block.0.write_bytes(0x5a, usable) };
+    }
+}
+
+/// The calling thread's slot, for callers outside this folder that count.
+pub(super) fn slot() -> &'static Slot {
+    boot::current()
+}

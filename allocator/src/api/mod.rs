@@ -1,0 +1,15 @@
+//! What programs call, in Rust terms. The C symbols in `capi` and the `GlobalAlloc` are thin layers over this.
+//!
+//! Null means failure throughout; no function here touches `errno`.
+
+pub mod alloc;
+pub mod flags;
+pub mod foreign;
+pub mod free;
+pub mod global;
+pub mod realloc;
+
+pub use alloc::{allocate, calloc, malloc, malloc_cached, malloc_slow};
+pub use flags::{CacheChoice, Flags, Place};
+pub use free::{arena_of_ptr, free, free_placed, usable_size};
+pub use realloc::{realloc, realloc_placed, resize_in_place};

@@ -1,0 +1,104 @@
+//! Resizing: in place where the extent allows it, otherwise by moving.
+//!
+//! | block | new usable size | what happens |
+//! |---|---|---|
+//! | any | the same | nothing |
+//! | large | smaller, still large | the tail goes back to the pages |
+//! | large | larger | the free extent behind is taken, if there is one |
+//! | any | otherwise | allocate, copy, free |
+
+use crate::arenas;
+use crate::emap;
+use crate::extent::Extent;
+use crate::prof;
+use crate::ptr::{BlockPtr, UserPtr};
+use crate::sizeclass::{self, LARGE_MAX, LARGE_MIN};
+use crate::sys;
+
+use super::alloc::{allocate, event, zero};
+use super::flags::Place;
+use super::foreign;
+use super::free::{free_placed, slot, usable_of};
+
+/// `realloc` for a block that is not null and a size that is not 0; null when it failed and the block is unchanged.
+pub fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
+    realloc_placed(ptr, size, 1, false, Place::default())
+}
+
+/// Resizes a block, keeping `align` (1 = no wish); with `zeroed`, bytes beyond the old usable size read as zero.
+pub fn realloc_placed(ptr: *mut u8, size: usize, align: usize, zeroed: bool, place: Place) -> *mut u8 {
+    let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return foreign::realloc(ptr, size) };
+    let Some(old) = usable_of(block, extent) else {
+        foreign::misuse("realloc", ptr, " is not the start of a live block");
+        return core::ptr::null_mut();
+    };
+    let wanted = if align <= 1 { sizeclass::usable(size) } else { sizeclass::usable_aligned(size, align) };
+    let Some(new) = wanted else { return core::ptr::null_mut() };
+    let aligned = ptr.addr() & (align - 1) == 0;
+    if aligned && (new == old || resize_large(block, extent, size, new)) {
+        if zeroed && new > old {
+            // SAFETY: S1: the block has `new` bytes now; the client holds the first `old`.
+            unsafe { zero(ptr.wrapping_add(old), new - old) };
+        }
+        return ptr;
+    }
+    let moved = allocate(size, align, zeroed, place);
+    if moved.is_null() {
+        return moved;
+    }
+    // SAFETY: both blocks are live, distinct, and hold at least this many bytes.
+    unsafe { ptr.copy_to_nonoverlapping(moved, old.min(size)) };
+    free_placed(ptr, Place { arena: None, ..place });
+    moved
+}
+
+/// `xallocx`: makes the usable size at least `size`, better `size + extra`, without moving; the usable size afterwards.
+pub fn resize_in_place(ptr: *mut u8, size: usize, extra: usize, align: usize, zeroed: bool) -> usize {
+    let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return foreign::usable_size(ptr) };
+    let Some(old) = usable_of(block, extent) else {
+        foreign::misuse("xallocx", ptr, " is not the start of a live block");
+        return 0;
+    };
+    if size > LARGE_MAX || ptr.addr() & (align - 1) != 0 {
+        return old;
+    }
+    let most = size.saturating_add(extra).min(LARGE_MAX);
+    let (Some(low), Some(high)) = (usable_or_aligned(size, align), usable_or_aligned(most, align)) else { return old };
+    let target = old.clamp(low, high);
+    let goals = if old < low { [high, low] } else { [target.max(if old < high { high } else { target }), target] };
+    for goal in goals {
+        if goal != old && resize_large(block, extent, goal, goal) {
+            if zeroed && goal > old {
+                // SAFETY: S1: the block has `goal` bytes now; the client holds the first `old`.
+                unsafe { zero(ptr.wrapping_add(old), goal - old) };
+            }
+            return goal;
+        }
+    }
+    old
+}
+
+fn usable_or_aligned(size: usize, align: usize) -> Option<usize> {
+    if align <= 1 { sizeclass::usable(size) } else { sizeclass::usable_aligned(size, align) }
+}
+
+/// Changes the usable size of a large block to another large one; false when that is impossible in place.
+fn resize_large(block: BlockPtr, extent: &'static Extent, requested: usize, new: usize) -> bool {
+    let old = extent.bytes();
+    if extent.is_slab() || new < LARGE_MIN.max(sys::page_size()) {
+        return false;
+    }
+    let Some(owner) = arenas::get(extent.arena()) else { return false };
+    if !owner.resize_large(extent, new) {
+        return false;
+    }
+    let slot = slot();
+    if extent.is_sampled() {
+        prof::free(slot.prof(), block.addr(), old);
+    }
+    slot.count_free(old);
+    if slot.count_alloc(new) {
+        event(slot, block.0, requested, new);
+    }
+    true
+}

@@ -1,0 +1,320 @@
+//! One arena: 36 bins over one page allocator.
+//!
+//! Threads are spread over arenas so that they seldom meet at a lock; a block always returns to the arena that its
+//! extent names, whoever frees it. Fields: `bins`, `pages` behind their own locks; counters atomic, Relaxed
+//! (statistics); `ind` init-only; `threads` atomic.
+#![forbid(unsafe_code)]
+
+use crate::base;
+use crate::bin::{Bin, BinStats, SlabSource};
+use crate::ds::list::List;
+use crate::emap;
+use crate::error::AllocError;
+use crate::extent::{Extent, State};
+use crate::pages::{PageStats, Pages, Which};
+use crate::prim::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sizeclass::{CACHED_MAX, NBINS, SlabShape, index_of};
+use crate::slab;
+use crate::sync::mutex::Mutex;
+use crate::sync::rank::Rank;
+use crate::sys;
+
+/// Bytes from the start of a thread slot to its first stack, and from one stack to the next: the page map stores the
+/// product for `free`. Checked against the layout in `thread.rs`.
+pub(crate) const FIRST_STACK_BYTES: usize = 32;
+/// As above.
+pub(crate) const STACK_BYTES: usize = 32;
+
+/// Events (one each 64 KiB that a thread allocates) between two looks at the clock.
+const TICKS_PER_DECAY: u32 = 16;
+
+/// What the page map stores for a class, so that `free` finds its stack.
+pub(crate) const fn fast_offset(class: usize) -> usize {
+    FIRST_STACK_BYTES + class * STACK_BYTES
+}
+
+/// Counts of large blocks of an arena since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LargeStats {
+    pub allocs: u64,
+    pub frees: u64,
+    /// Usable bytes handed out now, cached ones included.
+    pub live_bytes: usize,
+}
+
+/// One arena.
+pub struct Arena {
+    ind: u32,
+    bins: &'static [Bin],
+    pages: Mutex<Pages>,
+    threads: AtomicU32,
+    large_allocs: AtomicU64,
+    large_frees: AtomicU64,
+    large_bytes: AtomicUsize,
+    ticks: AtomicU32,
+}
+
+impl Arena {
+    /// An arena without pages; `None` when there is no memory for its tables.
+    pub(crate) fn new(ind: u32, retain: bool, dirty_ms: i64, muzzy_ms: i64) -> Option<Arena> {
+        let pages = Pages::new(ind, retain, dirty_ms, muzzy_ms)?;
+        Some(Arena {
+            ind,
+            bins: base::alloc_slice(NBINS, |class| Bin::new(ind, class))?,
+            pages: Mutex::new(Rank::Pages, pages),
+            threads: AtomicU32::new(0),
+            large_allocs: AtomicU64::new(0),
+            large_frees: AtomicU64::new(0),
+            large_bytes: AtomicUsize::new(0),
+            ticks: AtomicU32::new(0),
+        })
+    }
+
+    /// Index in the registry.
+    pub fn ind(&self) -> u32 {
+        self.ind
+    }
+
+    /// Threads bound to this arena now.
+    pub fn thread_count(&self) -> u32 {
+        self.threads.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bind_thread(&self) {
+        self.threads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unbind_thread(&self) {
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reset_threads_in_child(&self, count: u32) {
+        self.threads.store(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bin(&self, class: usize) -> Option<&Bin> {
+        self.bins.get(class)
+    }
+
+    /// One region of a small class, without a cache.
+    pub(crate) fn alloc_small(&self, class: usize) -> Option<*mut u8> {
+        let mut block = None;
+        self.bins.get(class)?.take(self, 1, |region| block = Some(region));
+        block
+    }
+
+    /// Frees one region without a cache.
+    pub(crate) fn free_small(&self, slab: &'static Extent, block: crate::ptr::BlockPtr) {
+        if let Some(bin) = self.bins.get(slab.class()) {
+            let mut inner = bin.lock(self);
+            bin.put(&mut inner, self, slab, block);
+        }
+    }
+
+    /// A large block of `usable` bytes (page multiple); its extent.
+    pub(crate) fn alloc_large(&self, usable: usize, align: usize) -> Result<&'static Extent, AllocError> {
+        let extent = self.pages.lock().alloc(usable, align)?;
+        extent.set_use(index_of(usable), false);
+        self.map_large(extent);
+        self.large_allocs.fetch_add(1, Ordering::Relaxed);
+        self.large_bytes.fetch_add(usable, Ordering::Relaxed);
+        Ok(extent)
+    }
+
+    /// Frees a large block.
+    pub(crate) fn free_large(&self, extent: &'static Extent) {
+        self.large_frees.fetch_add(1, Ordering::Relaxed);
+        self.large_bytes.fetch_sub(extent.bytes(), Ordering::Relaxed);
+        emap::clear_ends(extent);
+        self.give_pages_back(extent);
+    }
+
+    /// Changes the usable bytes of a large block without moving it; false when that is impossible.
+    pub(crate) fn resize_large(&self, extent: &'static Extent, usable: usize) -> bool {
+        let old = extent.bytes();
+        if usable == old {
+            return true;
+        }
+        let mut pages = self.pages.lock();
+        emap::clear_ends(extent);
+        let done = if usable > old {
+            pages.grow_in_place(extent, usable - old)
+        } else {
+            pages.shrink_in_place(extent, usable)
+        };
+        if done {
+            extent.set_use(index_of(usable), false);
+            // Wrapping: the difference may be negative.
+            self.large_bytes.fetch_add(usable.wrapping_sub(old), Ordering::Relaxed);
+        }
+        self.map_large(extent);
+        done
+    }
+
+    fn map_large(&self, extent: &'static Extent) {
+        let cached = extent.bytes() <= CACHED_MAX && !extent.is_sampled();
+        emap::set_large(extent, if cached { fast_offset(extent.class()) } else { 0 });
+    }
+
+    fn give_pages_back(&self, extent: &'static Extent) {
+        let at_once = {
+            let mut pages = self.pages.lock();
+            pages.dealloc(extent);
+            pages.dirty_decay.ms() == 0
+        };
+        if at_once {
+            self.purge_to(Which::Dirty, 0);
+        }
+    }
+
+    /// Counts an event of a thread; every so many, lets time pass.
+    pub(crate) fn tick(&self) {
+        // Relaxed: a lost count only delays the next look.
+        let ticks = self.ticks.load(Ordering::Relaxed).wrapping_add(1);
+        self.ticks.store(ticks, Ordering::Relaxed);
+        if ticks % TICKS_PER_DECAY == 0 {
+            self.decay(sys::clock_monotonic_ns());
+        }
+    }
+
+    /// Lets time pass: brings in remote frees and purges what decay says at `now_ns`.
+    pub fn decay(&self, now_ns: u64) {
+        for bin in self.bins {
+            bin.collect(self);
+        }
+        for which in [Which::Dirty, Which::Muzzy] {
+            // Separate statement, so that the lock is not held while purging.
+            let limit = self.pages.lock().decay_limit(which, now_ns);
+            if let Some(limit) = limit {
+                self.purge_to(which, limit);
+            }
+        }
+    }
+
+    /// Gives all free pages back to the system.
+    pub fn purge(&self) {
+        for bin in self.bins {
+            bin.collect(self);
+        }
+        self.purge_to(Which::Dirty, 0);
+        self.purge_to(Which::Muzzy, 0);
+    }
+
+    /// Ns until the next decision of decay; `None` = nothing decays by time.
+    pub(crate) fn next_epoch_ns(&self) -> Option<u64> {
+        let pages = self.pages.lock();
+        let stats = pages.stats();
+        let dirty = pages.dirty_decay.next_epoch_ns().filter(|_| stats.dirty_bytes > 0);
+        let muzzy = pages.muzzy_decay.next_epoch_ns().filter(|_| stats.muzzy_bytes > 0);
+        match (dirty, muzzy) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Decay time of dirty (or muzzy) pages, ms.
+    pub fn decay_ms(&self, muzzy: bool) -> i64 {
+        let pages = self.pages.lock();
+        if muzzy { pages.muzzy_decay.ms() } else { pages.dirty_decay.ms() }
+    }
+
+    /// Changes a decay time; what is free now decays anew, or at once for 0.
+    pub fn set_decay_ms(&self, muzzy: bool, ms: i64) {
+        let now_ns = sys::clock_monotonic_ns();
+        {
+            let mut pages = self.pages.lock();
+            let stats = pages.stats();
+            let granule = crate::sizeclass::GRANULE;
+            if muzzy {
+                pages.muzzy_decay.set_ms(ms, now_ns, stats.muzzy_bytes / granule);
+            } else {
+                pages.dirty_decay.set_ms(ms, now_ns, stats.dirty_bytes / granule);
+            }
+        }
+        self.decay(now_ns);
+    }
+
+    /// Purges the oldest extents of a set until it holds at most `limit_bytes`. System calls happen without the lock.
+    fn purge_to(&self, which: Which, limit_bytes: usize) {
+        loop {
+            let mut busy = List::new();
+            let (taken, retain, lazy) = {
+                let mut pages = self.pages.lock();
+                let taken = pages.take_excess(which, limit_bytes, &mut busy);
+                let lazy = which == Which::Dirty && pages.muzzy_decay.ms() != 0;
+                (taken, pages.retains(), lazy)
+            };
+            while let Some(extent) = busy.pop_front() {
+                self.purge_one(extent, retain, lazy);
+            }
+            if taken < crate::pages::PURGE_BATCH {
+                return;
+            }
+        }
+    }
+
+    fn purge_one(&self, extent: &'static Extent, retain: bool, lazy: bool) {
+        if lazy && emap::purge_lazy(extent) {
+            self.pages.lock().settle(extent, State::Muzzy, false);
+        } else if retain {
+            let zeroed = emap::purge_forced(extent);
+            self.pages.lock().settle(extent, State::Retained, zeroed);
+        } else {
+            emap::clear_ends(extent);
+            emap::purge_unmap(extent);
+            self.pages.lock().forget(extent);
+        }
+    }
+
+    /// Sizes of the parts.
+    pub fn page_stats(&self) -> PageStats {
+        self.pages.lock().stats()
+    }
+
+    /// Counts of a bin.
+    pub fn bin_stats(&self, class: usize) -> BinStats {
+        self.bins.get(class).map(Bin::stats).unwrap_or_default()
+    }
+
+    /// Counts of large blocks.
+    pub fn large_stats(&self) -> LargeStats {
+        LargeStats {
+            allocs: self.large_allocs.load(Ordering::Relaxed),
+            frees: self.large_frees.load(Ordering::Relaxed),
+            live_bytes: self.large_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn prefork_bins(&self) {
+        self.bins.iter().for_each(Bin::prefork);
+    }
+
+    pub(crate) fn prefork_pages(&self) {
+        self.pages.lock_for_fork();
+    }
+
+    pub(crate) fn postfork_parent(&self) {
+        self.pages.unlock_for_fork();
+        self.bins.iter().for_each(Bin::postfork_parent);
+    }
+
+    pub(crate) fn postfork_child(&self) {
+        self.pages.reset_in_child();
+        self.bins.iter().for_each(Bin::postfork_child);
+    }
+}
+
+impl SlabSource for Arena {
+    fn new_slab(&self, class: usize, shape: &SlabShape) -> Option<&'static Extent> {
+        let extent = self.pages.lock().alloc(shape.slab_bytes as usize, sys::page_size()).ok()?;
+        extent.set_use(class, true);
+        slab::init(extent, shape);
+        emap::set_slab(extent, fast_offset(class));
+        Some(extent)
+    }
+
+    fn end_slab(&self, slab: &'static Extent) {
+        emap::clear_slab(slab);
+        self.give_pages_back(slab);
+    }
+}

@@ -1,0 +1,201 @@
+//! Descriptors of runs of pages.
+//!
+//! An extent is a run of whole pages of one arena. Its descriptor lives in metadata memory, is never freed, and is
+//! recycled inside its arena (I-EXTENT-1: `arena` never changes once set), so a stale pointer to one reads a valid
+//! descriptor, never garbage.
+//!
+//! | state | who may change the descriptor | moved on by |
+//! |---|---|---|
+//! | Unused | the arena's `Pages` lock | `Pages` pool |
+//! | Active | slab: the lock of its bin; large: the owner of the block | `Pages::dealloc` |
+//! | Dirty, Muzzy, Retained | the arena's `Pages` lock | `Pages` |
+//! | Busy | the thread that took it out of a set to purge it | `Pages::settle` |
+//!
+//! Fields: `addr`, `bytes` as the state says; `arena` init-only; `state` lock:Pages, read by anyone as a hint;
+//! links as the state says (a set's heap and list; a bin's heap); `free`, `nfree` lock:Bin; `sampled` atomic: set by
+//! the thread that obtained the sampled block, cleared when the extent ends.
+#![forbid(unsafe_code)]
+
+use crate::ds::bitmap::Bitmap;
+use crate::ds::heap::HeapNode;
+use crate::ds::link::Link;
+use crate::ds::list::ListNode;
+use crate::prim::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+
+/// What a run of pages is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// No pages; waits in the pool.
+    Unused,
+    /// A slab or a large block.
+    Active,
+    /// Free, resident, old contents.
+    Dirty,
+    /// Free, offered to the kernel.
+    Muzzy,
+    /// Free, not resident, reads as zero.
+    Retained,
+    /// Out of the sets while it is being purged.
+    Busy,
+}
+
+impl State {
+    const ALL: [State; 6] = [State::Unused, State::Active, State::Dirty, State::Muzzy, State::Retained, State::Busy];
+}
+
+/// Descriptor of a run of pages.
+pub(crate) struct Extent {
+    addr: AtomicPtr<u8>,
+    bytes: AtomicUsize,
+    arena: AtomicU32,
+    nfree: AtomicU32,
+    state: AtomicU8,
+    class: AtomicU8,
+    slab: AtomicBool,
+    zeroed: AtomicBool,
+    sampled: AtomicBool,
+    heap: [Link<Extent>; 3],
+    list: [Link<Extent>; 2],
+    pub(crate) free: Bitmap,
+}
+
+impl Extent {
+    /// A descriptor without pages.
+    pub(crate) const fn unused(arena: u32) -> Extent {
+        Extent {
+            addr: AtomicPtr::new(core::ptr::null_mut()),
+            bytes: AtomicUsize::new(0),
+            arena: AtomicU32::new(arena),
+            nfree: AtomicU32::new(0),
+            state: AtomicU8::new(State::Unused as u8),
+            class: AtomicU8::new(0),
+            slab: AtomicBool::new(false),
+            zeroed: AtomicBool::new(false),
+            sampled: AtomicBool::new(false),
+            heap: [const { Link::null() }; 3],
+            list: [const { Link::null() }; 2],
+            free: Bitmap::new(),
+        }
+    }
+
+    /// Makes the descriptor stand for a run of pages.
+    pub(crate) fn assign(&self, addr: *mut u8, bytes: usize, state: State, zeroed: bool) {
+        // Relaxed, in this file: ordered by the lock that the state names.
+        self.addr.store(addr, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.slab.store(false, Ordering::Relaxed);
+        self.sampled.store(false, Ordering::Relaxed);
+        self.zeroed.store(zeroed, Ordering::Relaxed);
+        self.set_state(state);
+    }
+
+    /// First byte, with provenance over the mapping.
+    #[inline]
+    pub(crate) fn addr(&self) -> *mut u8 {
+        self.addr.load(Ordering::Relaxed)
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the length; the caller keeps the page map in step.
+    pub(crate) fn set_bytes(&self, bytes: usize) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Address behind the last byte.
+    pub(crate) fn end(&self) -> usize {
+        self.addr().addr() + self.bytes()
+    }
+
+    /// Index of the arena that owns the pages.
+    #[inline]
+    pub(crate) fn arena(&self) -> u32 {
+        self.arena.load(Ordering::Relaxed)
+    }
+
+    /// Current state; exact under the lock that the state names, a hint otherwise.
+    #[inline]
+    pub(crate) fn state(&self) -> State {
+        State::ALL.get(usize::from(self.state.load(Ordering::Relaxed))).copied().unwrap_or(State::Unused)
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.store(state as u8, Ordering::Relaxed);
+    }
+
+    /// Size class of the blocks, or of the block.
+    #[inline]
+    pub(crate) fn class(&self) -> usize {
+        usize::from(self.class.load(Ordering::Relaxed))
+    }
+
+    /// True when the pages are cut into regions of a small class.
+    #[inline]
+    pub(crate) fn is_slab(&self) -> bool {
+        self.slab.load(Ordering::Relaxed)
+    }
+
+    /// Sets what an active extent is.
+    pub(crate) fn set_use(&self, class: usize, slab: bool) {
+        self.class.store(class as u8, Ordering::Relaxed);
+        self.slab.store(slab, Ordering::Relaxed);
+    }
+
+    /// True when every byte reads as zero.
+    pub(crate) fn is_zeroed(&self) -> bool {
+        self.zeroed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_zeroed(&self, zeroed: bool) {
+        self.zeroed.store(zeroed, Ordering::Relaxed);
+    }
+
+    /// True when a block inside may be a live sample.
+    #[inline]
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.sampled.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_sampled(&self, sampled: bool) {
+        self.sampled.store(sampled, Ordering::Relaxed);
+    }
+
+    /// Free regions of a slab.
+    #[inline]
+    pub(crate) fn nfree(&self) -> u32 {
+        self.nfree.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_nfree(&self, nfree: u32) {
+        self.nfree.store(nfree, Ordering::Relaxed);
+    }
+}
+
+impl HeapNode for Extent {
+    fn child(&self) -> &Link<Extent> {
+        &self.heap[0]
+    }
+    fn before(&self) -> &Link<Extent> {
+        &self.heap[1]
+    }
+    fn after(&self) -> &Link<Extent> {
+        &self.heap[2]
+    }
+    fn key(&self) -> usize {
+        self.addr().addr()
+    }
+}
+
+impl ListNode for Extent {
+    fn prev(&self) -> &Link<Extent> {
+        &self.list[0]
+    }
+    fn next(&self) -> &Link<Extent> {
+        &self.list[1]
+    }
+}

@@ -1,0 +1,60 @@
+//! Fork: before it, the calling thread takes every lock in rank order, so that the child's copy of the heap is
+//! consistent; afterwards the parent releases them and the child makes them new.
+//!
+//! | rank | locks, in this order |
+//! |---|---|
+//! | Background | the background thread's state |
+//! | Arenas | the registry |
+//! | Prof… | the sampler's, in its own order |
+//! | Threads | the slots |
+//! | Tcaches | explicit caches |
+//! | Bin | every bin of every arena, by arena and class |
+//! | Pages | every arena's pages |
+//! | Base | metadata |
+//!
+//! In the child the other threads are gone: their slots are retired (`thread::postfork_child`), blocks in their caches
+//! are lost, and the background thread stays off. Remote lists need no lock: a chain is either on the list or lost.
+
+use crate::arenas;
+use crate::background;
+use crate::base;
+use crate::prof;
+use crate::tcache::explicit;
+use crate::thread;
+
+/// Registers the handlers.
+pub(crate) fn install() {
+    // SAFETY: the handlers have the C signature and live as long as the process.
+    let _ = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+}
+
+unsafe extern "C" fn prepare() {
+    background::prefork();
+    arenas::prefork_registry();
+    prof::prefork();
+    thread::prefork();
+    explicit::prefork();
+    arenas::all().for_each(crate::arena::Arena::prefork_bins);
+    arenas::all().for_each(crate::arena::Arena::prefork_pages);
+    base::prefork();
+}
+
+unsafe extern "C" fn parent() {
+    base::postfork_parent();
+    arenas::all().for_each(crate::arena::Arena::postfork_parent);
+    explicit::postfork_parent();
+    thread::postfork_parent();
+    prof::postfork_parent();
+    arenas::postfork_parent_registry();
+    background::postfork_parent();
+}
+
+unsafe extern "C" fn child() {
+    base::postfork_child();
+    arenas::all().for_each(crate::arena::Arena::postfork_child);
+    explicit::postfork_child();
+    arenas::postfork_child_registry();
+    background::postfork_child();
+    thread::postfork_child();
+    prof::postfork_child();
+}

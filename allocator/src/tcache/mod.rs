@@ -1,0 +1,6 @@
+//! Caches of free blocks: bounded stacks that need no lock.
+
+pub(crate) mod cache;
+pub(crate) mod explicit;
+
+pub use explicit::{create, destroy, flush};

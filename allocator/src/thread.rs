@@ -1,0 +1,398 @@
+//! What a thread owns: counters, event threshold, arena, cache.
+//!
+//! ```text
+//!   Slot ┌  0 allocated     bytes handed out to this thread (usable), ever
+//!        ├  8 threshold     the slow path runs when `allocated` reaches this: the only event check of malloc
+//!        ├ 16 deallocated   bytes this thread freed, ever
+//!        ├ 24 arena
+//!        ├ 32 cache         stacks first: the page map's word holds offsets from the start of the slot
+//!        └ …  the rest      only the slow paths
+//! ```
+//!
+//! | field | synchronization |
+//! |---|---|
+//! | `allocated`, `deallocated` | written by owner, read by anyone (Relaxed: statistics) |
+//! | `threshold`, `next_*`, `cache`, `rounds`, `prof` | owner |
+//! | `arena` | owner; read by `fork` in the child |
+//! | `list` | lock:Threads |
+//!
+//! States are those of `tls.rs`. A thread starts at its first call into the allocator and ends in the destructor of a
+//! thread key, which re-arms itself twice so that other destructors come first; what is allocated or freed after that
+//! goes through the closed slot. Slots live for ever and are used again.
+
+use core::cell::Cell;
+use core::ffi::c_void;
+
+use crate::arena::{self, Arena};
+use crate::arenas;
+use crate::base;
+use crate::conf;
+use crate::ds::link::{Link, same};
+use crate::ds::list::{List, ListNode};
+use crate::prim::{AtomicU32, AtomicU64, Ordering};
+use crate::prof::{self, ThreadProf};
+use crate::sync::mutex::Mutex;
+use crate::sync::rank::Rank;
+use crate::tcache::cache::Cache;
+use crate::tls;
+
+/// Allocated bytes between two collection steps of the cache: one of 41 classes a step, so a round is 2.6 MiB.
+const COLLECT_BYTES: u64 = 65_536;
+/// Destructor rounds to sit out: pthread gives four.
+const LATE_ROUNDS: u32 = 2;
+
+/// A thread's own part of the allocator.
+#[repr(C)]
+pub struct Slot {
+    allocated: AtomicU64,
+    threshold: ThresholdCell,
+    deallocated: AtomicU64,
+    arena: Link<Arena>,
+    pub(crate) cache: Cache,
+    next_collect: AtomicU64,
+    next_sample: AtomicU64,
+    rounds: AtomicU32,
+    list: [Link<Slot>; 2],
+    prof: ProfCell,
+}
+
+/// The event threshold: a plain cell, so that the compiler can compare with it in memory.
+#[repr(transparent)]
+struct ThresholdCell(Cell<u64>);
+
+// SAFETY: only the owner thread reads or writes it, as the table in the header says.
+unsafe impl Sync for ThresholdCell {}
+
+/// The sampler's part of a slot.
+struct ProfCell(ThreadProf);
+
+// SAFETY: only the owner thread hands out the reference (`Slot::prof`), as the table in the header says.
+unsafe impl Sync for ProfCell {}
+
+const _: () = {
+    assert!(core::mem::offset_of!(Slot, cache) == arena::FIRST_STACK_BYTES);
+    assert!(core::mem::offset_of!(Cache, stacks) == 0);
+    assert!(size_of::<crate::ds::stack::Stack>() == arena::STACK_BYTES);
+    assert!(arena::fast_offset(crate::sizeclass::NCACHED) <= u16::MAX as usize);
+};
+
+struct Registry {
+    live: List<Slot>,
+    spare: List<Slot>,
+    exited_allocated: u64,
+    exited_deallocated: u64,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(
+    Rank::Threads,
+    Registry { live: List::new(), spare: List::new(), exited_allocated: 0, exited_deallocated: 0 },
+);
+
+/// Thread key plus one; 0 = none.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Stands for every thread that is starting or exiting. Its stacks are closed and its counters unused.
+static CLOSED: Slot = Slot::new();
+static CLOSED_ALLOCATED: AtomicU64 = AtomicU64::new(0);
+static CLOSED_DEALLOCATED: AtomicU64 = AtomicU64::new(0);
+
+impl Slot {
+    const fn new() -> Slot {
+        Slot {
+            allocated: AtomicU64::new(0),
+            threshold: ThresholdCell(Cell::new(0)),
+            deallocated: AtomicU64::new(0),
+            arena: Link::null(),
+            cache: Cache::closed(),
+            next_collect: AtomicU64::new(0),
+            next_sample: AtomicU64::new(0),
+            rounds: AtomicU32::new(0),
+            list: [const { Link::null() }; 2],
+            prof: ProfCell(ThreadProf::NEW),
+        }
+    }
+
+    /// The sampler's part; for the owner thread.
+    pub fn prof(&self) -> &ThreadProf {
+        &self.prof.0
+    }
+
+    /// True for the slot that stands for starting and exiting threads.
+    pub(crate) fn is_closed(&self) -> bool {
+        same(self, &CLOSED)
+    }
+
+    /// Bytes allocated by this thread; the address is `thread.allocatedp`.
+    #[inline(always)]
+    pub fn allocated(&self) -> &AtomicU64 {
+        &self.allocated
+    }
+
+    /// Bytes freed by this thread; the address is `thread.deallocatedp`.
+    #[inline(always)]
+    pub fn deallocated(&self) -> &AtomicU64 {
+        &self.deallocated
+    }
+
+    /// Value of `allocated` at which the slow path must run.
+    #[inline(always)]
+    pub(crate) fn threshold(&self) -> u64 {
+        self.threshold.0.get()
+    }
+
+    /// Counts an allocation outside the fast path; true when an event is due.
+    pub(crate) fn count_alloc(&self, usable: usize) -> bool {
+        if self.is_closed() {
+            // Relaxed, here and below: statistics.
+            CLOSED_ALLOCATED.fetch_add(usable as u64, Ordering::Relaxed);
+            return false;
+        }
+        let after = self.allocated.load(Ordering::Relaxed).wrapping_add(usable as u64);
+        self.allocated.store(after, Ordering::Relaxed);
+        after >= self.threshold()
+    }
+
+    /// Counts a free outside the fast path.
+    pub(crate) fn count_free(&self, usable: usize) {
+        if self.is_closed() {
+            CLOSED_DEALLOCATED.fetch_add(usable as u64, Ordering::Relaxed);
+        } else {
+            let after = self.deallocated.load(Ordering::Relaxed).wrapping_add(usable as u64);
+            self.deallocated.store(after, Ordering::Relaxed);
+        }
+    }
+
+    /// The arena that serves this thread.
+    pub fn arena(&self) -> Option<&'static Arena> {
+        self.arena.get().or_else(|| arenas::get(0))
+    }
+
+    /// True when a collection step is due, which then counts as done.
+    pub(crate) fn collect_due(&self) -> bool {
+        let now = self.allocated.load(Ordering::Relaxed);
+        if now < self.next_collect.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.next_collect.store(now.wrapping_add(COLLECT_BYTES), Ordering::Relaxed);
+        true
+    }
+
+    /// True when the sample point is reached.
+    pub(crate) fn sample_due(&self) -> bool {
+        self.allocated.load(Ordering::Relaxed) >= self.next_sample.load(Ordering::Relaxed)
+    }
+
+    /// Sets the next sample point `distance` bytes from now.
+    pub(crate) fn set_sample_distance(&self, distance: u64) {
+        let now = self.allocated.load(Ordering::Relaxed);
+        self.next_sample.store(now.saturating_add(distance), Ordering::Relaxed);
+    }
+
+    /// Moves the thread, the calling one, to an arena; the arena it had.
+    pub fn set_arena(&'static self, arena: &'static Arena) -> Option<&'static Arena> {
+        if self.is_closed() {
+            return None;
+        }
+        let old = self.arena.get();
+        arena.bind_thread();
+        self.arena.set(Some(arena));
+        if let Some(old) = old {
+            old.unbind_thread();
+        }
+        old
+    }
+
+    /// True when the thread caches: `thread.tcache.enabled`.
+    pub fn cache_enabled(&self) -> bool {
+        self.cache.is_open()
+    }
+
+    /// Switches the cache of the thread, the calling one; switching off gives everything back.
+    pub fn set_cache_enabled(&self, enabled: bool) {
+        if self.is_closed() || self.cache.is_open() == enabled {
+            return;
+        }
+        if enabled {
+            self.cache.open(conf::options().tcache_max);
+        } else if let Some(arena) = self.arena() {
+            self.cache.close(arena);
+        }
+    }
+
+    /// Gives back what the thread, the calling one, caches: `thread.tcache.flush`.
+    pub fn flush_cache(&self) {
+        if let Some(arena) = self.arena() {
+            self.cache.flush_all(arena);
+        }
+    }
+
+    /// Makes `threshold` the nearer of the two events.
+    pub(crate) fn settle_threshold(&self) {
+        let next = self.next_collect.load(Ordering::Relaxed).min(self.next_sample.load(Ordering::Relaxed));
+        self.threshold.0.set(next);
+    }
+}
+
+impl ListNode for Slot {
+    fn prev(&self) -> &Link<Slot> {
+        &self.list[0]
+    }
+    fn next(&self) -> &Link<Slot> {
+        &self.list[1]
+    }
+}
+
+/// The slot of a thread that has one; the closed slot while it starts or exits; `None` before.
+#[inline(always)]
+pub(crate) fn get() -> Option<&'static Slot> {
+    // SAFETY: only this module stores into the word: null or a `&'static Slot`.
+    unsafe { tls::slot::<Slot>().as_ref() }
+}
+
+fn set(slot: &'static Slot) {
+    tls::set_slot(core::ptr::from_ref(slot).cast_mut());
+}
+
+/// Unset → Starting; the slot that serves the thread meanwhile.
+pub(crate) fn begin() -> &'static Slot {
+    set(&CLOSED);
+    &CLOSED
+}
+
+/// Starting → Unset: the next call tries again.
+pub(crate) fn give_up() {
+    tls::set_slot::<Slot>(core::ptr::null_mut());
+}
+
+/// Starting → Ready; `None` without memory.
+pub(crate) fn start() -> Option<&'static Slot> {
+    let slot = take_slot()?;
+    open(slot);
+    arm_exit(core::ptr::from_ref(slot).cast());
+    REGISTRY.lock().live.push_back(slot);
+    set(slot);
+    Some(slot)
+}
+
+/// Makes the thread key; once, at boot.
+pub(crate) fn make_key() {
+    let mut key: libc::pthread_key_t = 0;
+    // SAFETY: the key is written to this stack; the destructor has the C signature.
+    let made = unsafe { libc::pthread_key_create(&raw mut key, Some(on_exit)) };
+    if made == 0 {
+        KEY.store(key + 1, Ordering::Relaxed);
+    }
+}
+
+/// Has the thread key call `on_exit(value)` when the thread ends; false when it will not.
+fn arm_exit(value: *const c_void) -> bool {
+    match KEY.load(Ordering::Relaxed) {
+        0 => false,
+        key => {
+            // SAFETY: the key was made by `make_key`.
+            (unsafe { libc::pthread_setspecific(key - 1, value) }) == 0
+        }
+    }
+}
+
+fn take_slot() -> Option<&'static Slot> {
+    if let Some(slot) = REGISTRY.lock().spare.pop_front() {
+        return Some(slot);
+    }
+    base::alloc_value(Slot::new())
+}
+
+fn open(slot: &'static Slot) {
+    let options = conf::options();
+    slot.allocated.store(0, Ordering::Relaxed);
+    slot.deallocated.store(0, Ordering::Relaxed);
+    slot.rounds.store(0, Ordering::Relaxed);
+    slot.next_collect.store(COLLECT_BYTES, Ordering::Relaxed);
+    slot.set_sample_distance(prof::thread_init(slot.prof()));
+    slot.settle_threshold();
+    let arena = arenas::choose();
+    if let Some(arena) = arena {
+        arena.bind_thread();
+    }
+    slot.arena.set(arena);
+    if options.tcache && !conf::every_block_is_special() {
+        slot.cache.open(options.tcache_max);
+    }
+}
+
+/// Destructor of the thread key.
+unsafe extern "C" fn on_exit(value: *mut c_void) {
+    // SAFETY: the key's value is the `&'static Slot` that `start_slow` armed it with.
+    let Some(slot) = (unsafe { value.cast::<Slot>().as_ref() }) else { return };
+    let rounds = slot.rounds.load(Ordering::Relaxed);
+    if rounds < LATE_ROUNDS && arm_exit(value) {
+        slot.rounds.store(rounds + 1, Ordering::Relaxed);
+        return;
+    }
+    prof::thread_exit(slot.prof(), slot.allocated.load(Ordering::Relaxed), slot.deallocated.load(Ordering::Relaxed));
+    // Exiting: from here on the closed slot serves this thread.
+    set(&CLOSED);
+    if let Some(arena) = slot.arena() {
+        slot.cache.close(arena);
+    }
+    if let Some(arena) = slot.arena.get() {
+        arena.unbind_thread();
+    }
+    let mut registry = REGISTRY.lock();
+    registry.retire(slot);
+}
+
+impl Registry {
+    fn retire(&mut self, slot: &'static Slot) {
+        self.live.remove(slot);
+        self.exited_allocated = self.exited_allocated.wrapping_add(slot.allocated.load(Ordering::Relaxed));
+        self.exited_deallocated = self.exited_deallocated.wrapping_add(slot.deallocated.load(Ordering::Relaxed));
+        slot.arena.set(None);
+        self.spare.push_back(slot);
+    }
+}
+
+/// Bytes allocated and freed by all threads, ever.
+pub(crate) fn totals() -> (u64, u64) {
+    let registry = REGISTRY.lock();
+    let mut allocated = registry.exited_allocated.wrapping_add(CLOSED_ALLOCATED.load(Ordering::Relaxed));
+    let mut deallocated = registry.exited_deallocated.wrapping_add(CLOSED_DEALLOCATED.load(Ordering::Relaxed));
+    for slot in registry.live.iter() {
+        allocated = allocated.wrapping_add(slot.allocated.load(Ordering::Relaxed));
+        deallocated = deallocated.wrapping_add(slot.deallocated.load(Ordering::Relaxed));
+    }
+    (allocated, deallocated)
+}
+
+/// Number of threads with a slot.
+pub fn count() -> usize {
+    REGISTRY.lock().live.iter().count()
+}
+
+pub(crate) fn prefork() {
+    REGISTRY.lock_for_fork();
+}
+
+pub(crate) fn postfork_parent() {
+    REGISTRY.unlock_for_fork();
+}
+
+/// In the child only the calling thread exists: the others' counters move to the exited ones, their cached blocks are
+/// lost (their owners may have been in the middle of moving them), their slots are free.
+pub(crate) fn postfork_child() {
+    REGISTRY.reset_in_child();
+    let me = get();
+    let mut registry = REGISTRY.lock();
+    let mut live = core::mem::replace(&mut registry.live, List::new());
+    while let Some(slot) = live.pop_front() {
+        registry.live.push_back(slot);
+        if me.is_none_or(|me| !same(me, slot)) {
+            slot.cache.abandon();
+            registry.retire(slot);
+        }
+    }
+    for arena in arenas::all() {
+        let bound = registry.live.iter().filter(|slot| slot.arena.get().is_some_and(|own| same(own, arena))).count();
+        arena.reset_threads_in_child(bound as u32);
+    }
+}
