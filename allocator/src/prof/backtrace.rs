@@ -12,8 +12,7 @@
 //!
 //! When a walk meets code that the snapshot does not know, the modules are read again, rate limited, outside the walk,
 //! and the stack is walked once more. Walkers are made at boot with `opt.prof`, else at the first sample that finds
-//! none free. What needs more stack than a small thread has runs on a stack of its own; the walk itself needs about
-//! 2 KiB.
+//! none free. All of this runs on stacks of its own: a thread of 16 KiB has no room for it.
 
 extern crate alloc;
 
@@ -31,15 +30,24 @@ use super::records::jeprobe_root;
 use crate::sync::mutex::{Guard, Mutex};
 use crate::sync::rank::Rank;
 use crate::sys;
-use crate::sys::stack::on_large_stack;
+use crate::sys::stack::{LargeStack, on_large_stack};
 
 /// Walkers: more only help when more threads than this sample at the same moment. One takes about 50 KiB.
 const SLOTS: usize = 8;
-/// Least time between two looks at the mappings, ns; doubled, up to the other, each time nothing had changed.
-const REFRESH_NS: u64 = 50_000_000;
-const MAX_REFRESH_NS: u64 = 10_000_000_000;
+/// Least time between two looks at the mappings, ns; doubled, up to the other, each time nothing had changed. A look
+/// takes 0.1 to 0.3 ms with a hundred libraries: at most a few percent of one thread while libraries come in, and
+/// below one in a thousand in a program whose stacks never end well. Until the next look, code that came to an address
+/// known for other code is walked by the wrong tables, and its stack is cut short.
+const REFRESH_NS: u64 = 10_000_000;
+const MAX_REFRESH_NS: u64 = 1_000_000_000;
 
 struct Walker {
+    /// The walk runs here: decoding a table takes several KiB, more than a small thread can spare.
+    stack: LargeStack,
+    inner: Inner,
+}
+
+struct Inner {
     cache: CacheNative<MustNotAllocateDuringUnwind>,
     /// Shape [u64; 127], valid ..len, leaf first; unit avma.
     frames: [u64; MAX_FRAMES],
@@ -114,7 +122,7 @@ pub(crate) fn with_stack<R>(stack: &mut Stack, act: impl FnOnce(&[u64], bool) ->
         slot = take_walker()?;
         walked = slot.as_mut().map(|walker| walker.walk(stack, registers, max))?;
     }
-    let frames = slot.as_ref().and_then(|walker| walker.frames.get(..walked.depth))?;
+    let frames = slot.as_ref().and_then(|walker| walker.inner.frames.get(..walked.depth))?;
     Some(act(frames, walked.truncated))
 }
 
@@ -134,7 +142,7 @@ fn take_walker() -> Option<Guard<'static, Option<Box<Walker>>>> {
         // All are busy. The first is tried first by everyone, so it is held for the shortest times.
         return Some(WALKERS[0].lock()).filter(|guard| guard.is_some());
     };
-    let walker = on_large_stack(new_walker)?;
+    let walker = on_large_stack(new_walker)??;
     let mut guard = slot.lock();
     if guard.is_none() {
         *guard = Some(walker);
@@ -143,8 +151,9 @@ fn take_walker() -> Option<Guard<'static, Option<Box<Walker>>>> {
 }
 
 /// Needs more stack than a small thread has: the parts are built there before they move to their place.
-fn new_walker() -> Box<Walker> {
-    Box::new(Walker { cache: CacheNative::new_in(), frames: [0; MAX_FRAMES], buf: [0; maps::LINE_BYTES] })
+fn new_walker() -> Option<Box<Walker>> {
+    let inner = Inner { cache: CacheNative::new_in(), frames: [0; MAX_FRAMES], buf: [0; maps::LINE_BYTES] };
+    Some(Box::new(Walker { stack: LargeStack::new()?, inner }))
 }
 
 /// Address of the thread's control block, which ends its stack.
@@ -173,6 +182,13 @@ fn find_stack(stack: &mut Stack, sp: u64, buf: &mut [u8]) {
 }
 
 impl Walker {
+    fn walk(&mut self, stack: &mut Stack, registers: Registers, max: usize) -> Walked {
+        let inner = &mut self.inner;
+        self.stack.run(|| inner.walk(stack, registers, max))
+    }
+}
+
+impl Inner {
     fn walk(&mut self, stack: &mut Stack, registers: Registers, max: usize) -> Walked {
         let sp = registers.sp;
         if !(stack.low..stack.high).contains(&sp) {
@@ -213,7 +229,11 @@ impl Walker {
             };
             if !inside.contains(&(pc - 1)) {
                 match snapshot.find(pc - 1) {
-                    Some(module) => inside = module.range.clone(),
+                    Some(module) => {
+                        inside = module.range.clone();
+                        // A walk by frame pointers looks whole even where it is not.
+                        walked.doubtful |= !module.has_tables();
+                    }
                     None => walked.doubtful = true,
                 }
             }

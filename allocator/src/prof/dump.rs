@@ -107,13 +107,18 @@ pub(crate) fn dump(name: Option<&CStr>, kind: Kind) -> Result<(), DumpError> {
     }
     let mut state = STATE.lock();
     DUMPER.store(tid, Ordering::Relaxed);
-    let result = on_large_stack(|| state.dump(name, kind)).unwrap_or(Err(DumpError::NoMemory));
+    let done = on_large_stack(|| {
+        let result = state.dump(name, kind);
+        if let Err(error) = result {
+            complain(error, state.path(), kind);
+        }
+        result
+    });
+    let result = done.unwrap_or(Err(DumpError::NoMemory));
     DUMPER.store(0, Ordering::Relaxed);
     let counter = if result.is_ok() { &jeprobe_root.dumps } else { &jeprobe_root.dump_failures };
     counter.fetch_add(1, Ordering::Relaxed);
-    if let Err(error) = result {
-        complain(error, state.path(), kind);
-    } else if hooks::dump_wanted() {
+    if result.is_ok() && hooks::dump_wanted() {
         let reason = match kind {
             Kind::Interval => DUMP_REASON_INTERVAL,
             Kind::Mallctl => DUMP_REASON_MALLCTL,

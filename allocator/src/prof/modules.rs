@@ -131,6 +131,11 @@ impl ModuleInfo {
         info
     }
 
+    /// True when the code can be walked by unwind tables.
+    pub(crate) fn has_tables(&self) -> bool {
+        self.unwind.is_some()
+    }
+
     fn is(&self, mapping: &Mapping<'_>) -> bool {
         self.range == (mapping.start..mapping.end) && self.offset == mapping.offset && self.inode == mapping.inode
     }

@@ -55,16 +55,23 @@ mod checked {
         let held = tls::held();
         let bit = 1u64 << rank as u8;
         if held >= bit {
-            let highest = u64::from(63 - held.leading_zeros());
-            diag::Line::new()
-                .text("lock order violated: rank ")
-                .dec(rank as u64)
-                .text(" wanted while rank ")
-                .dec(highest)
-                .text(" is held")
-                .abort();
+            violated(rank, held);
         }
         tls::set_held(held | bit);
+    }
+
+    /// Apart from its caller, which runs on stacks that have no room for a message.
+    #[cold]
+    #[inline(never)]
+    fn violated(rank: Rank, held: u64) -> ! {
+        let highest = u64::from(63 - held.leading_zeros());
+        diag::Line::new()
+            .text("lock order violated: rank ")
+            .dec(rank as u64)
+            .text(" wanted while rank ")
+            .dec(highest)
+            .text(" is held")
+            .abort()
     }
 
     /// Notes a lock taken by `try_lock`: allowed in any order, since it cannot wait.

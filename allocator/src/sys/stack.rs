@@ -7,16 +7,42 @@ use super::{page_size, release, reserve};
 /// 1 MiB of address space, of which only touched pages are resident.
 const STACK_BYTES: usize = 1 << 20;
 
-/// Runs `act` on a stack of its own, and gives its result; `None` without memory for the stack. Costs two system calls.
-/// `act` must return: nothing may jump or unwind out of it (panics abort).
+/// A stack besides the thread's own; unmapped when dropped.
+pub(crate) struct LargeStack {
+    base: *mut u8,
+}
+
+// SAFETY: memory that only the owner of the value uses.
+unsafe impl Send for LargeStack {}
+
+impl LargeStack {
+    /// `None` without memory.
+    pub(crate) fn new() -> Option<LargeStack> {
+        reserve(STACK_BYTES, page_size()).map(|base| LargeStack { base: base.as_ptr() })
+    }
+
+    /// Runs `act` there. `act` must return: nothing may jump or unwind out of it (panics abort).
+    pub(crate) fn run<R>(&mut self, act: impl FnOnce() -> R) -> R {
+        let mut call = Call { act: Some(act), result: None };
+        run(&raw mut call, self.base.wrapping_add(STACK_BYTES));
+        match call.result {
+            Some(result) => result,
+            // `enter` stored it before it returned.
+            None => unreachable!(),
+        }
+    }
+}
+
+impl Drop for LargeStack {
+    fn drop(&mut self) {
+        // SAFETY: S1: the mapping made in `new`; `run` has returned, so nothing runs on it.
+        unsafe { release(self.base, STACK_BYTES) };
+    }
+}
+
+/// Runs `act` on a stack that is made for it; `None` without memory for the stack. Costs two system calls.
 pub(crate) fn on_large_stack<R>(act: impl FnOnce() -> R) -> Option<R> {
-    let mut call = Call { act: Some(act), result: None };
-    let stack = reserve(STACK_BYTES, page_size())?.as_ptr();
-    let top = stack.wrapping_add(STACK_BYTES);
-    run(&raw mut call, top);
-    // SAFETY: S1: the mapping made above; `act` has returned, so nothing runs on it.
-    unsafe { release(stack, STACK_BYTES) };
-    call.result
+    LargeStack::new().map(|mut stack| stack.run(act))
 }
 
 struct Call<A, R> {
