@@ -35,6 +35,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("sqlite3", "sqlite3"),
     ("python3", "python3"),
     ("libpython3-stdlib", ""),
+    ("libpython3-testsuite", ""),
     ("nodejs", "node"),
     ("perl", "perl"),
     // References that results are compared with, and tools that look at them.
