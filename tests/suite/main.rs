@@ -1,1 +1,2 @@
 //! The suite suite.
+mod cli_errors;

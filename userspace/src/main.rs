@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use jeprobe::cli::args::Cli;
+use jeprobe::cli::dispatch;
+use jeprobe::cli::outcome::Outcome;
 use jeprobe::cli::term::Term;
-use jeprobe::cli::{Outcome, dispatch};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

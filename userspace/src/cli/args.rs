@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Heap profiler: who holds a process's memory, asked by pid, host-wide or in-process.
 #[derive(Debug, Parser)]
@@ -37,6 +37,8 @@ pub struct GlobalArgs {
 pub enum Command {
     /// Profile a running process: who allocates and holds its memory from now on, merged with what it knew before.
     Attach(AttachArgs),
+    /// Profile every process of the host that has the allocator, those that start later included.
+    System(SystemArgs),
     /// Write the profile of a process at once, by reading its memory; it may be stopped or hung.
     Dump(DumpArgs),
     /// Run a command under the allocator and print its profile when it ends.
@@ -57,9 +59,28 @@ pub struct AttachArgs {
     pub duration: Option<Duration>,
     #[command(flatten)]
     pub output: OutputArgs,
+    /// Where stacks come from: the process's own records, or the kernel's frame-pointer walk.
+    #[arg(long, value_enum, default_value_t)]
+    pub stacks: Stacks,
+    /// How to collect: probes on the allocator's hooks, or reading its profile table.
+    #[arg(long, value_enum, default_value_t)]
+    pub mode: Mode,
     /// Mean bytes between samples, as a power of two, while attached; restored afterwards.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=63))]
     pub lg_sample: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct SystemArgs {
+    /// End after this time: 30, 500ms, 30s, 5m, 1h. Without it, at Ctrl-C.
+    #[arg(short, long, value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Directory of the heap files; made when it is not there.
+    #[arg(short, long, value_name = "DIR", default_value = "jeprobe.system")]
+    pub out_dir: PathBuf,
+    /// Where stacks come from: the process's own records, or the kernel's frame-pointer walk.
+    #[arg(long, value_enum, default_value_t)]
+    pub stacks: Stacks,
 }
 
 #[derive(Debug, Args)]
@@ -95,6 +116,28 @@ pub struct OutputArgs {
     /// Write a flame graph too.
     #[arg(long, value_name = "FILE")]
     pub flamegraph: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Stacks {
+    /// The process's own stacks; the kernel's where it has none.
+    #[default]
+    Auto,
+    /// Only the process's own.
+    Ctx,
+    /// Only the kernel's frame-pointer walk.
+    Kernel,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Probes; reading the table when they are refused.
+    #[default]
+    Auto,
+    /// Probes or an error.
+    Ebpf,
+    /// Reading the table; needs no more rights than a debugger.
+    Inprocess,
 }
 
 /// A number with an optional unit; seconds without one.

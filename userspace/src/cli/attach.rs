@@ -1,12 +1,49 @@
-//! `jeprobe attach`: profile a running process.
+//! `jeprobe attach`: profile a running process. Chooses between probes and reading the table, and says why.
 #![forbid(unsafe_code)]
 
 use anyhow::Result;
 
-use super::args::AttachArgs;
+use super::args::{AttachArgs, Mode, Stacks};
+use super::deliver;
+use super::outcome::Outcome;
 use super::term::Term;
-use super::{Outcome, inprocess};
+use super::{inprocess, probes};
+use crate::error::Error;
+use crate::probe::privilege;
+use crate::session::SessionError;
 
 pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
+    if args.mode == Mode::Inprocess {
+        return read_table(args, term);
+    }
+    deliver::check(&args.output, args.pid)?;
+    let missing = privilege::check();
+    if !missing.is_empty() {
+        if args.mode == Mode::Ebpf {
+            let reasons = missing.iter().map(ToString::to_string).collect();
+            return Err(Error::NoEbpf { reasons, hint: missing[0].hint.clone() }.into());
+        }
+        for reason in &missing {
+            term.warn(format_args!("no probes: {reason}"));
+        }
+        term.say(format_args!("hint: {}", missing[0].hint));
+        return read_table(args, term);
+    }
+    match probes::open(args) {
+        Ok(session) => probes::run(session, args, term),
+        // What is wrong with the process is wrong in either mode; only the kernel's refusal leaves the other way.
+        Err(SessionError::Attach(error)) if args.mode == Mode::Auto => {
+            let error = anyhow::Error::from(error);
+            term.warn(format_args!("no probes: {error:#}"));
+            read_table(args, term)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read_table(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
+    if args.stacks == Stacks::Kernel {
+        term.warn("--stacks kernel needs probes: these stacks are the process's own");
+    }
     inprocess::run(args, term)
 }

@@ -16,8 +16,9 @@ use anyhow::Result;
 use jeprobe_abi::drops::Reason;
 
 use super::args::OutputArgs;
+use super::outcome::Outcome;
+use super::report;
 use super::term::Term;
-use super::{Outcome, report};
 use crate::error::Error;
 use crate::model::Profile;
 use crate::outfile;

@@ -5,8 +5,9 @@ use anyhow::Result;
 
 use super::args::DumpArgs;
 use super::deliver::{self, Finished, Stdout};
+use super::outcome::Outcome;
 use super::term::Term;
-use super::{Outcome, unsampled};
+use super::unsampled;
 use crate::remote::target::Target;
 
 pub fn run(args: &DumpArgs, term: &mut Term) -> Result<Outcome> {

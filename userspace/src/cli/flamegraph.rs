@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use anyhow::{Result, bail};
 
-use super::Outcome;
 use super::args::FlamegraphArgs;
+use super::outcome::Outcome;
 use super::report::{Loaded, explain, load, options};
 use super::term::Term;
 use crate::outfile;

@@ -16,8 +16,9 @@ use anyhow::Result;
 
 use super::args::AttachArgs;
 use super::deliver::{self, Finished, Stdout};
+use super::outcome::Outcome;
 use super::term::Term;
-use super::{Outcome, unsampled};
+use super::unsampled;
 use crate::error::Error;
 use crate::outfile;
 use crate::remote::table::Reading;

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use regex::Regex;
 
-use super::Outcome;
 use super::args::{GranularityArgs, ProfileArgs, ReportArgs, ValueArgs};
+use super::outcome::Outcome;
 use super::term::Term;
 use crate::estimate;
 use crate::input::heap_v2;

@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::Outcome;
 use super::args::RunArgs;
 use super::deliver::{self, Finished, Stdout};
+use super::outcome::Outcome;
 use super::term::Term;
 use crate::error::Error;
 use crate::input;

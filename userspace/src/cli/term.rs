@@ -16,6 +16,8 @@ use anyhow::Result;
 
 use crate::error::Error;
 use crate::input::heap_v2::ReadError;
+use crate::probe::attach::AttachError;
+use crate::session::SessionError;
 
 /// Where words and results of a command go.
 #[derive(Debug)]
@@ -115,4 +117,6 @@ fn hint_of(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         .downcast_ref::<Error>()
         .and_then(Error::hint)
         .or_else(|| error.downcast_ref::<ReadError>().and_then(ReadError::hint))
+        .or_else(|| error.downcast_ref::<AttachError>().and_then(AttachError::hint))
+        .or_else(|| error.downcast_ref::<SessionError>().and_then(SessionError::hint))
 }

@@ -9,6 +9,7 @@ use std::io;
 use std::mem::offset_of;
 use std::path::PathBuf;
 
+use jeprobe_abi::abi::MAX_FRAMES;
 use jeprobe_abi::reader::{RemoteMemory, Unreadable};
 use jeprobe_abi::root::Root;
 
@@ -115,6 +116,18 @@ impl Target {
                 profile.mappings_mut().set_build_id(file.path(), &id);
             }
         }
+    }
+
+    pub fn memory(&self) -> ProcessMemory {
+        self.memory
+    }
+
+    /// Frames of one context of the table, leaf first.
+    pub fn frames(&self, context: u64) -> Option<Vec<u64>> {
+        let table = jeprobe_abi::reader::Table::open(&self.memory, self.located.root).ok()?;
+        let mut frames = [0; MAX_FRAMES];
+        let found = table.context(context, &mut frames).ok()?;
+        Some(frames[..found.depth as usize].to_vec())
     }
 
     /// Reads the root alone.

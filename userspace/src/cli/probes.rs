@@ -1,0 +1,252 @@
+//! `attach` with probes on the allocator's hooks.
+//!
+//! ```text
+//! open ─► print what is attached and its cost ─► pump every 100 ms ─┬─ time, signal ─► stop ─► profile
+//!                                                                   ├─ exec ─► profile beside, follow the new image
+//!                                                                   └─ target's end ─► profile of what was collected
+//! ```
+//!
+//! Detaching is the kernel's work, also when this command is killed: the semaphores go back to what they were.
+#![forbid(unsafe_code)]
+
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::args::{AttachArgs, Stacks};
+use super::deliver::{self, Finished, Stdout};
+use super::outcome::Outcome;
+use super::term::Term;
+use super::unsampled;
+use crate::error::Error;
+use crate::member::Member;
+use crate::model::Profile;
+use crate::outfile;
+use crate::probe::attach::{self, AttachOptions};
+use crate::remote::target::Word;
+use crate::session::{Closed, Notice, Session, SessionError};
+use crate::wait::{PidFd, Signals, ready};
+
+/// Samples wake nobody until the ring is a quarter full.
+const PUMP_EVERY: Duration = Duration::from_millis(100);
+/// How long a new program image may take to load the allocator after an exec.
+const EXEC_GRACE: Duration = Duration::from_secs(2);
+/// Bytes of the ring: a second of 100,000 samples.
+pub const RING_BYTES: u32 = 8 << 20;
+
+pub fn options(stacks: Stacks) -> AttachOptions {
+    let stacks = match stacks {
+        Stacks::Auto => attach::Stacks::Auto,
+        Stacks::Ctx => attach::Stacks::Context,
+        Stacks::Kernel => attach::Stacks::Kernel,
+    };
+    AttachOptions { stacks, ring_bytes: RING_BYTES }
+}
+
+pub fn open(args: &AttachArgs) -> Result<Session, SessionError> {
+    Session::process(args.pid, options(args.stacks))
+}
+
+/// How it ended and what is left: a running process, or an image that is gone.
+enum End {
+    Running { early: bool },
+    Gone(Box<Closed>),
+}
+
+pub fn run(mut session: Session, args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
+    let pid = args.pid;
+    let system = |what| move |source| Error::System { what, source };
+    let signals = Signals::block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]).map_err(system("receive signals"))?;
+    let pidfd = PidFd::open(pid).map_err(|_| Error::NoProcess { pid })?;
+    for line in session.attachment().describe() {
+        term.say(line);
+    }
+    for line in session.attachment().warnings() {
+        term.warn(line);
+    }
+    if args.duration.is_none() {
+        term.say("end with Ctrl-C");
+    }
+    let sampling_before = match args.lg_sample {
+        Some(lg) => set_interval(&session, pid, lg)?,
+        None => None,
+    };
+    let deadline = args.duration.map(|duration| Instant::now() + duration);
+    let mut images = 0;
+    let end = loop {
+        let now = Instant::now();
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            break End::Running { early: false };
+        }
+        let tick = deadline.map_or(PUMP_EVERY, |deadline| PUMP_EVERY.min(deadline - now));
+        let woken =
+            ready(&[signals.as_fd(), pidfd.as_fd(), session.as_fd()], Some(tick)).map_err(system("wait for events"))?;
+        tell(&session.pump(), term);
+        if woken[0] && signals.take().is_some() {
+            break End::Running { early: true };
+        }
+        if woken[1] {
+            session.sweep();
+            tell(&session.pump(), term);
+        }
+        let Some(closed) = session.take_closed().into_iter().find(|closed| closed.member.pid == pid) else { continue };
+        if !closed.by_exec || !follow(&mut session, pid, &pidfd, &signals) {
+            break End::Gone(Box::new(closed));
+        }
+        images += 1;
+        tell(&session.pump(), term);
+        image_profile(&closed, args, images, term)?;
+    };
+    match end {
+        End::Running { early } => {
+            if early {
+                term.say("ended early");
+            }
+            if let Some(before) = sampling_before {
+                // Fails only when the process ended in this moment: there is nothing to put back then.
+                let _gone = set_interval(&session, pid, before);
+            }
+            tell(&session.stop(), term);
+            let Some(mut profile) = session.profile(pid) else {
+                // It ended between the last event and the stop.
+                let closed = session.take_closed().into_iter().find(|closed| closed.member.pid == pid);
+                let closed = closed.ok_or(Error::NoProcess { pid })?;
+                return finish_gone(&closed, &session, args, term);
+            };
+            if let Some(member) = session.member(pid) {
+                describe(&mut profile, member);
+                if let Some(note) = member.root.as_ref().and_then(|root| unsampled::note(&profile, root, pid)) {
+                    profile.add_note(note);
+                }
+            }
+            finish(profile, &session, Some(format!("/proc/{pid}/root").into()), args, term)
+        }
+        End::Gone(closed) => {
+            session.stop();
+            finish_gone(&closed, &session, args, term)
+        }
+    }
+}
+
+/// Writes the sampling interval; gives the one of before.
+fn set_interval(session: &Session, pid: u32, lg: u32) -> Result<Option<u32>, Error> {
+    session
+        .member(pid)
+        .and_then(|member| member.target.as_ref())
+        .map(|target| target.set(Word::LgSample, lg))
+        .transpose()
+}
+
+/// Waits until the new image has hooks; false when it gets none in time, ends, or the user ends the command.
+fn follow(session: &mut Session, pid: u32, pidfd: &PidFd, signals: &Signals) -> bool {
+    let give_up = Instant::now() + EXEC_GRACE;
+    while Instant::now() < give_up {
+        if session.rejoin(pid) {
+            return true;
+        }
+        let woken = ready(&[pidfd.as_fd(), signals.as_fd()], Some(Duration::from_millis(20)));
+        if woken.is_ok_and(|woken| woken[0] || woken[1]) {
+            return false;
+        }
+    }
+    false
+}
+
+/// The profile of an image that an exec replaced goes beside the final one.
+fn image_profile(closed: &Closed, args: &AttachArgs, number: u32, term: &mut Term) -> Result<()> {
+    let Some(path) = deliver::heap_path(&args.output, closed.member.pid) else { return Ok(()) };
+    let path = outfile::beside(&path, &format!("image{number}"));
+    let mut profile = closed.profile();
+    describe(&mut profile, &closed.member);
+    outfile::write(&path, |out| crate::output::heap_v2::write(&profile, out))?;
+    term.say(format_args!("profile of {} until then written to {}", closed.member.name, path.display()));
+    Ok(())
+}
+
+fn finish_gone(closed: &Closed, session: &Session, args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
+    let member = &closed.member;
+    let what = if closed.by_exec { "started a program without the allocator" } else { "ended" };
+    let line = format!("process {} ({}) {what}; this is what was collected until then", member.pid, member.name);
+    term.warn(&line);
+    let mut profile = closed.profile();
+    profile.add_note(line);
+    describe(&mut profile, member);
+    finish(profile, session, None, args, term)?;
+    Ok(Outcome::Partial)
+}
+
+fn finish(
+    mut profile: Profile,
+    session: &Session,
+    root: Option<std::path::PathBuf>,
+    args: &AttachArgs,
+    term: &mut Term,
+) -> Result<Outcome> {
+    add_losses(&mut profile, &session.losses());
+    let finished = Finished { profile: &profile, written: None, root, stdout: Stdout::Ours };
+    deliver::deliver(&finished, &args.output, args.pid, term)
+}
+
+pub fn add_losses(profile: &mut Profile, losses: &[u64]) {
+    use jeprobe_abi::drops::Reason;
+    for &reason in Reason::ALL {
+        match losses.get(reason as usize) {
+            Some(&count) if count > 0 => profile.add_loss(reason, count),
+            _ => {}
+        }
+    }
+}
+
+/// Adds to the profile what the process did meanwhile.
+pub fn describe(profile: &mut Profile, member: &Member) {
+    if member.forks > 0 {
+        let named: Vec<String> = member.children.iter().map(|(pid, name)| format!("{pid} ({name})")).collect();
+        let more = member.forks - member.children.len() as u64;
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        profile.add_note(format!(
+            "{} children were forked and are not in this profile: {}{more}",
+            member.forks,
+            named.join(", ")
+        ));
+    }
+    let calls: Vec<String> = member
+        .mallctls
+        .iter()
+        .filter(|(name, _)| name.starts_with("prof."))
+        .map(|(name, count)| format!("{name} {count}x"))
+        .collect();
+    if !calls.is_empty() {
+        profile.add_note(format!("the process called mallctl: {}", calls.join(", ")));
+    }
+}
+
+/// Prints what happened.
+pub fn tell(notices: &[Notice], term: &mut Term) {
+    for notice in notices {
+        match notice {
+            Notice::Joined { pid, name } => term.detail(format_args!("process {pid} ({name}): under observation")),
+            Notice::Dumped { pid, path, merged: Ok(merged) } => term.say(format_args!(
+                "process {pid} wrote {}; merged profile written to {}",
+                path.display(),
+                merged.display()
+            )),
+            Notice::Dumped { pid, path, merged: Err(error) } => {
+                let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+                term.warn(format_args!("process {pid} wrote {}, but {error}{cause}", path.display()));
+            }
+            Notice::Mallctl { pid, name } => term.detail(format_args!("process {pid} called mallctl(\"{name}\")")),
+            Notice::Forked { pid, child, name } => {
+                term.detail(format_args!("process {pid} ({name}) forked {child}, which is not followed"));
+            }
+            Notice::Exec { pid, before } => {
+                term.say(format_args!("process {pid} ({before}) started another program"));
+            }
+            Notice::Exited { pid, name } => term.detail(format_args!("process {pid} ({name}) ended")),
+            Notice::File { path, result: Ok(()) } => term.say(format_args!("attached to {}", path.display())),
+            Notice::File { path, result: Err(error) } => {
+                term.warn(format_args!("cannot attach to {}: {error}", path.display()));
+            }
+        }
+    }
+}

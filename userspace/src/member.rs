@@ -1,0 +1,192 @@
+//! One program image under a session, besides its samples: where its stacks and symbols are, what it did meanwhile.
+//!
+//! A process that executes another program becomes another member. What is known is read early and again when a stack
+//! names memory that was not mapped then, because a process that has ended can no longer be asked.
+#![forbid(unsafe_code)]
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+
+use jeprobe_abi::drops::{DROP_REASONS, Reason};
+use jeprobe_abi::root::Root;
+
+use crate::error::Error;
+use crate::model::{self, Profile, Values};
+use crate::proc::maps::Mapping;
+use crate::proc::{exe, pids};
+use crate::remote::target::{self, Target};
+use crate::track::live::Live;
+use crate::track::seed::Seed;
+use crate::units::SampleInterval;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Member {
+    pub pid: u32,
+    /// Command name, at most 15 bytes.
+    pub name: String,
+    /// Effective user and group, whose rights its files are written with.
+    pub owner: (u32, u32),
+    /// `None` when the process has no profile table or its memory may not be read.
+    pub target: Option<Target>,
+    /// Root of the table at the last reading.
+    pub root: Option<Root>,
+    /// Calls of `mallctl` by name.
+    pub mallctls: BTreeMap<String, u64>,
+    /// Heap files that the process wrote.
+    pub dumps: u64,
+    /// Children that it forked: the first few by pid and name, and how many.
+    pub children: Vec<(u32, String)>,
+    pub forks: u64,
+    /// Losses of the process's own recorder before the session.
+    losses_before: [u64; DROP_REASONS],
+    mappings: Vec<Mapping>,
+    build_ids: HashMap<PathBuf, Vec<u8>>,
+    looked_for_build_id: HashSet<PathBuf>,
+    program: Option<PathBuf>,
+}
+
+/// Children kept by name.
+const NAMED_CHILDREN: usize = 8;
+
+impl Member {
+    /// Takes what can be had of the process; never fails, since samples without names are still samples.
+    pub fn open(pid: u32) -> Member {
+        let status = pids::status(pid).unwrap_or_default();
+        let mut member = Member {
+            pid,
+            name: status.name,
+            owner: (status.uid, status.gid),
+            target: Target::open(pid).ok(),
+            root: None,
+            mallctls: BTreeMap::new(),
+            dumps: 0,
+            children: Vec::new(),
+            forks: 0,
+            losses_before: [0; DROP_REASONS],
+            mappings: Vec::new(),
+            build_ids: HashMap::new(),
+            looked_for_build_id: HashSet::new(),
+            program: None,
+        };
+        member.refresh();
+        member
+    }
+
+    /// Reads what the process had recorded. `None` when it has no table.
+    pub fn seed(&mut self) -> Result<Option<Seed>, Error> {
+        self.look_for_table();
+        let Some(target) = &self.target else { return Ok(None) };
+        let seed = Seed::read(&target.memory(), target.located.root);
+        let seed = seed.map_err(|source| Error::Table { pid: self.pid, name: self.name.clone(), source })?;
+        let root = target.root()?;
+        if self.root.is_none() {
+            self.losses_before = root.drops;
+        }
+        self.root = Some(root);
+        Ok(Some(seed))
+    }
+
+    /// Reads the gauges and losses again.
+    pub fn reread_root(&mut self) {
+        self.look_for_table();
+        if let Some(root) = self.target.as_ref().and_then(|target| target.root().ok()) {
+            self.root = Some(root);
+        }
+    }
+
+    /// A process that was met while it started may have the library by now.
+    fn look_for_table(&mut self) {
+        if self.target.is_none() {
+            self.target = Target::open(self.pid).ok();
+        }
+    }
+
+    /// Reads the mappings again; keeps the old ones when the process is gone.
+    pub fn refresh(&mut self) {
+        match exe::read_maps(self.pid) {
+            Ok(maps) if !maps.entries.is_empty() => self.mappings = maps.entries,
+            _ => return,
+        }
+        self.program = target::program(self.pid).or_else(|| self.program.take());
+        for mapping in self.mappings.iter().filter(|m| m.is_file() && m.perms.exec) {
+            let path = mapping.path().to_owned();
+            if self.looked_for_build_id.insert(path.clone())
+                && let Some(id) = target::build_id_of(self.pid, mapping)
+            {
+                self.build_ids.insert(path, id);
+            }
+        }
+    }
+
+    /// True when every frame lies in a mapping that is known.
+    pub fn knows(&self, frames: &[u64]) -> bool {
+        frames.iter().all(|&frame| {
+            let after = self.mappings.partition_point(|m| m.start <= frame);
+            self.mappings[..after].last().is_some_and(|m| frame < m.end)
+        })
+    }
+
+    pub fn note_child(&mut self, pid: u32) {
+        self.forks += 1;
+        if self.children.len() < NAMED_CHILDREN {
+            let name = pids::status(pid).map(|status| status.name).unwrap_or_default();
+            self.children.push((pid, name));
+        }
+    }
+
+    /// Losses of the process's own recorder during the session.
+    pub fn own_losses(&self) -> [u64; DROP_REASONS] {
+        let now = self.root.map_or(self.losses_before, |root| root.drops);
+        std::array::from_fn(|reason| now[reason].saturating_sub(self.losses_before[reason]))
+    }
+
+    /// The profile of the image, from what the tracker counted.
+    pub fn profile(&self, live: Option<&Live>) -> Profile {
+        let lg = self.root.map_or(0, |root| root.lg_sample);
+        let mut profile = Profile::new(SampleInterval(1_u64.checked_shl(lg).unwrap_or(u64::MAX)));
+        profile.set_losses(self.own_losses());
+        let mut without_stack = 0;
+        for (_, stack) in live.into_iter().flat_map(Live::stacks) {
+            let values = Values { current: stack.current.into(), cumulative: stack.cumulative.into() };
+            if values.is_zero() {
+                continue;
+            }
+            if stack.frames.is_none() {
+                without_stack += stack.current.objects;
+            }
+            profile.add_total(stack.frames.as_deref().unwrap_or(&[]), values);
+        }
+        if without_stack > 0 {
+            profile.add_loss(Reason::NoStack, without_stack);
+        }
+        if let Some(live) = live {
+            for (reason, count) in [(Reason::UnknownFree, live.gaps.unknown_frees), (Reason::TornRead, live.gaps.torn)]
+            {
+                if count > 0 {
+                    profile.add_loss(reason, count);
+                }
+            }
+            if live.gaps.overflowed > 0 {
+                profile.add_note(format!(
+                    "{} live samples were more than this program holds and are missing; raise --lg-sample",
+                    live.gaps.overflowed
+                ));
+            }
+        }
+        for mapping in &self.mappings {
+            let mut mapping = model::Mapping::from(mapping);
+            if let Some(id) = self.build_ids.get(&mapping.path) {
+                mapping.build_id.clone_from(id);
+            }
+            profile.add_mapping(mapping);
+        }
+        if let Some(root) = self.root
+            && root.text_start < root.text_end
+        {
+            profile.add_allocator_text(root.text_start..root.text_end);
+        }
+        profile.set_process(self.pid, self.program.clone());
+        profile
+    }
+}

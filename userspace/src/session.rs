@@ -1,0 +1,401 @@
+//! The only wiring of probes: discover → attach → drain → track → profile, for one process or the whole host.
+//!
+//! ```text
+//!  Attachment ──drain──► Event ─┬─► Tracker            live samples and sums per image
+//!                               ├─► Member             mappings, contexts, calls, children
+//!                               └─► Notice             what the command prints
+//!  exec, exit ──► Closed { member, process }           an image whose profile is complete
+//! ```
+//!
+//! One thread owns a session; call [`Session::pump`] at least every 100 ms. Dropping it detaches.
+#![forbid(unsafe_code)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jeprobe_abi::drops::DROP_REASONS;
+use jeprobe_abi::event::STACK_IN_PROCESS;
+
+use crate::error::Error;
+use crate::member::Member;
+use crate::model::Profile;
+use crate::outfile;
+use crate::probe::attach::{AttachError, AttachOptions, Attachment};
+use crate::probe::discover::{DiscoverError, Finder, HookFile};
+use crate::probe::ring::{self, Event};
+use crate::proc::{ns, pids};
+use crate::track::lifecycle::{Image, State, Tracker};
+use crate::track::live::{Live, StackKey};
+
+/// Live samples kept over all processes; at 19 bits between samples that is half a terabyte of live memory.
+const LIVE_CAP: usize = 1 << 20;
+
+/// Something the user is told.
+#[derive(Debug)]
+pub enum Notice {
+    /// A process came under the session.
+    Joined {
+        pid: u32,
+        name: String,
+    },
+    /// The process wrote a heap file; ours, with what it does not know, was written beside it.
+    Dumped {
+        pid: u32,
+        path: PathBuf,
+        merged: Result<PathBuf, Error>,
+    },
+    /// The process called `mallctl` with a `prof.` name.
+    Mallctl {
+        pid: u32,
+        name: String,
+    },
+    Forked {
+        pid: u32,
+        child: u32,
+        name: String,
+    },
+    /// The process runs another program now; the profile of the image before is complete.
+    Exec {
+        pid: u32,
+        before: String,
+    },
+    Exited {
+        pid: u32,
+        name: String,
+    },
+    /// A file with hooks was found later and attached, or not.
+    File {
+        path: PathBuf,
+        result: Result<(), AttachError>,
+    },
+}
+
+/// An image that is gone.
+#[derive(Debug)]
+pub struct Closed {
+    pub member: Member,
+    pub image: Option<Image>,
+    /// By exec, as opposed to the end of the process.
+    pub by_exec: bool,
+}
+
+impl Closed {
+    pub fn profile(&self) -> Profile {
+        self.member.profile(self.image.as_ref().map(|image| &image.live))
+    }
+}
+
+/// See the module's text.
+pub struct Session {
+    attachment: Attachment,
+    tracker: Tracker,
+    finder: Finder,
+    members: BTreeMap<u32, Member>,
+    closed: Vec<Closed>,
+    notices: Vec<Notice>,
+    /// Members whose mappings are to be read again.
+    stale: BTreeSet<u32>,
+    /// Members that called `prof.reset`: what their table says now counts.
+    reset: BTreeSet<u32>,
+    /// Members whose first thread has ended.
+    ending: BTreeSet<u32>,
+    host: bool,
+}
+
+impl Session {
+    /// Attaches to one process and takes over what it had recorded.
+    pub fn process(pid: u32, options: AttachOptions) -> Result<Session, SessionError> {
+        let mut finder = Finder::new();
+        let hooks = finder.process(pid)?;
+        let attachment = Attachment::process(&hooks, options)?;
+        let mut session = Session::new(attachment, finder, false);
+        session.join(pid)?;
+        Ok(session)
+    }
+
+    /// Attaches to all processes of the host that map a file with hooks.
+    pub fn host(options: AttachOptions) -> Result<Session, SessionError> {
+        let mut finder = Finder::new();
+        let (pids, files) = scan(&mut finder);
+        let attachment = Attachment::host(&files, options)?;
+        let mut session = Session::new(attachment, finder, true);
+        for pid in pids {
+            // Ended since the scan, or closed to us: its samples still come.
+            let _unseeded = session.join(pid);
+        }
+        Ok(session)
+    }
+
+    fn new(attachment: Attachment, finder: Finder, host: bool) -> Session {
+        let tracker = Tracker::new(LIVE_CAP, attachment.follows_lifecycle());
+        Session {
+            attachment,
+            tracker,
+            finder,
+            members: BTreeMap::new(),
+            closed: Vec::new(),
+            notices: Vec::new(),
+            stale: BTreeSet::new(),
+            reset: BTreeSet::new(),
+            ending: BTreeSet::new(),
+            host,
+        }
+    }
+
+    pub fn attachment(&self) -> &Attachment {
+        &self.attachment
+    }
+
+    pub fn member(&self, pid: u32) -> Option<&Member> {
+        self.members.get(&pid)
+    }
+
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.members.values()
+    }
+
+    /// The profile of a running member so far.
+    pub fn profile(&self, pid: u32) -> Option<Profile> {
+        self.members.get(&pid).map(|member| member.profile(self.tracker.get(pid).map(|image| &image.live)))
+    }
+
+    /// Losses on the kernel's side, over all processes.
+    pub fn losses(&self) -> [u64; DROP_REASONS] {
+        self.attachment.losses()
+    }
+
+    /// Images that are gone since the last call.
+    pub fn take_closed(&mut self) -> Vec<Closed> {
+        std::mem::take(&mut self.closed)
+    }
+
+    /// Takes all waiting events and says what is worth telling.
+    pub fn pump(&mut self) -> Vec<Notice> {
+        let mut events = Vec::new();
+        self.attachment.drain(&mut |event| events.push(event));
+        for event in events {
+            self.take(&event);
+        }
+        for pid in std::mem::take(&mut self.reset) {
+            self.reseed(pid);
+        }
+        for pid in std::mem::take(&mut self.stale) {
+            if let Some(member) = self.members.get_mut(&pid) {
+                member.refresh();
+            }
+        }
+        if !self.ending.is_empty() {
+            self.sweep();
+        }
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Finds processes that ended without telling. Costs a look at each; call it once a second.
+    pub fn sweep(&mut self) {
+        self.tracker.sweep();
+        self.collect_closed();
+        self.ending.retain(|pid| self.tracker.get(*pid).is_some_and(|image| image.state == State::Ending));
+    }
+
+    fn collect_closed(&mut self) {
+        for image in self.tracker.take_closed() {
+            let pid = image.pid;
+            // A forked child that did nothing of interest has no member.
+            let Some(member) = self.members.remove(&pid) else { continue };
+            let by_exec = image.state == State::Replaced;
+            let name = member.name.clone();
+            self.notices.push(if by_exec { Notice::Exec { pid, before: name } } else { Notice::Exited { pid, name } });
+            self.closed.push(Closed { member, image: Some(image), by_exec });
+        }
+    }
+
+    /// Starts the counts of a process again from its table.
+    fn reseed(&mut self, pid: u32) {
+        let Some(member) = self.members.get_mut(&pid) else { return };
+        if let Ok(Some(seed)) = member.seed() {
+            self.tracker.image(pid).live = Live::new(LIVE_CAP);
+            self.tracker.seed(pid, &seed);
+        }
+    }
+
+    /// Host-wide: attaches to files that appeared and takes in processes that map them. Costs a look at each process.
+    pub fn rescan(&mut self) {
+        let (pids, files) = scan(&mut self.finder);
+        for file in files {
+            self.add_file(&file);
+        }
+        for pid in pids {
+            if !self.members.contains_key(&pid) {
+                let _unseeded = self.join(pid);
+            }
+        }
+    }
+
+    /// After an exec: attaches to the files of the new image; true once it has hooks.
+    pub fn rejoin(&mut self, pid: u32) -> bool {
+        let Ok(hooks) = self.finder.process(pid) else { return false };
+        for mapped in &hooks.files {
+            self.add_file(&mapped.file);
+        }
+        self.members.contains_key(&pid) || self.join(pid).is_ok()
+    }
+
+    /// Detaches, takes the last events and reads the tables of the running members once more.
+    pub fn stop(&mut self) -> Vec<Notice> {
+        self.attachment.stop();
+        let notices = self.pump();
+        self.sweep();
+        for (&pid, member) in &mut self.members {
+            member.reread_root();
+            member.refresh();
+            let live = &mut self.tracker.image(pid).live;
+            let missing: Vec<StackKey> = live
+                .stacks()
+                .filter(|(key, stack)| key.kind == STACK_IN_PROCESS && stack.frames.is_none())
+                .map(|(key, _)| key)
+                .collect();
+            for key in missing {
+                if let Some(frames) = member.target.as_ref().and_then(|target| target.frames(key.id)) {
+                    live.set_frames(key, &frames);
+                }
+            }
+        }
+        notices
+    }
+
+    fn add_file(&mut self, file: &Arc<HookFile>) {
+        match self.attachment.add(file) {
+            Ok(false) => {}
+            Ok(true) => self.notices.push(Notice::File { path: file.path.clone(), result: Ok(()) }),
+            Err(error) => self.notices.push(Notice::File { path: file.path.clone(), result: Err(error) }),
+        }
+    }
+
+    /// Takes a process under the session and gives the tracker what its table says.
+    fn join(&mut self, pid: u32) -> Result<(), Error> {
+        let mut member = Member::open(pid);
+        // A forked child began with a copy of what its parent held.
+        let inherited = self.tracker.get(pid).is_some_and(|image| image.forked_from.is_some());
+        let seeded = if inherited { Ok(None) } else { member.seed() };
+        let seeded = seeded.map(|seed| {
+            if let Some(seed) = seed {
+                self.tracker.seed(pid, &seed);
+            }
+        });
+        // Known to the tracker from here on, so that a sweep finds its end.
+        self.tracker.image(pid);
+        if self.host {
+            // Without it, exec and exit of a process that has not sampled yet stay unseen until the next scan.
+            let _unfollowed = self.attachment.follow(pid);
+        }
+        self.notices.push(Notice::Joined { pid, name: member.name.clone() });
+        self.members.insert(pid, member);
+        seeded
+    }
+
+    fn take(&mut self, event: &Event) {
+        let pid = event.header().tgid;
+        let is_new = !self.members.contains_key(&pid);
+        match event {
+            // Alone, a process is followed without its children, whose copies of the heap would only be held for nothing.
+            Event::Fork(_) if !self.host => {}
+            Event::Exec(_) | Event::Exit(_) | Event::Fork(_) => self.tracker.apply(event),
+            _ => {
+                if is_new {
+                    let _unseeded = self.join(pid);
+                }
+                self.tracker.apply(event);
+            }
+        }
+        match event {
+            Event::Context(context) => {
+                let known = self.members.get(&pid).is_some_and(|member| member.knows(ring::frames(context)));
+                if !known {
+                    self.stale.insert(pid);
+                }
+            }
+            Event::Dump(dump) => self.dumped(pid, &PathBuf::from(ring::text(&dump.path))),
+            Event::Mallctl(call) => {
+                let name = ring::text(&call.name);
+                if name == "prof.reset" {
+                    self.reset.insert(pid);
+                }
+                if name.starts_with("prof.") {
+                    self.notices.push(Notice::Mallctl { pid, name: name.clone() });
+                }
+                if let Some(member) = self.members.get_mut(&pid) {
+                    *member.mallctls.entry(name).or_default() += 1;
+                }
+            }
+            Event::Fork(fork) => {
+                if let Some(member) = self.members.get_mut(&pid) {
+                    member.note_child(fork.other);
+                    let name = member.name.clone();
+                    self.notices.push(Notice::Forked { pid, child: fork.other, name });
+                }
+            }
+            Event::Exec(_) => self.collect_closed(),
+            Event::Exit(_) => {
+                self.ending.insert(pid);
+            }
+            Event::Alloc(_) | Event::Free(_) => {}
+        }
+    }
+
+    /// Writes the merged profile beside the file that the process wrote, with the rights of the process's owner: the
+    /// name came from the process.
+    fn dumped(&mut self, pid: u32, path: &Path) {
+        let Some(member) = self.members.get_mut(&pid) else { return };
+        member.dumps += 1;
+        let profile = member.profile(self.tracker.get(pid).map(|image| &image.live));
+        let merged = outfile::beside(&ns::resolve(pid, path), "merged");
+        let written = outfile::write_as(member.owner, &merged, |out| crate::output::heap_v2::write(&profile, out));
+        self.notices.push(Notice::Dumped { pid, path: path.to_owned(), merged: written.map(|()| merged) });
+    }
+}
+
+impl AsFd for Session {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.attachment.as_fd()
+    }
+}
+
+/// Why a session could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    #[error(transparent)]
+    Discover(#[from] DiscoverError),
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    #[error(transparent)]
+    Target(#[from] Error),
+}
+
+impl SessionError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            SessionError::Discover(error) => error.hint(),
+            SessionError::Attach(error) => error.hint(),
+            SessionError::Target(error) => error.hint(),
+        }
+    }
+}
+
+/// Processes with hooks and the files that hold them.
+fn scan(finder: &mut Finder) -> (Vec<u32>, Vec<Arc<HookFile>>) {
+    let mut found = Vec::new();
+    let mut files: Vec<Arc<HookFile>> = Vec::new();
+    for pid in pids::list().unwrap_or_default() {
+        let Ok(hooks) = finder.process(pid) else { continue };
+        for mapped in hooks.files {
+            if !files.iter().any(|file| file.key() == mapped.file.key()) {
+                files.push(mapped.file);
+            }
+        }
+        found.push(pid);
+    }
+    (found, files)
+}
