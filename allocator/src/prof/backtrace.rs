@@ -104,8 +104,9 @@ struct Walked {
     doubtful: bool,
 }
 
-/// Walks the stack and hands its frames to `act`: return addresses, leaf first; of the allocator's own frames only the
-/// outermost is kept. The flag says that the walk ended before the outermost frame. `None` without a walker.
+/// Walks the stack and hands its frames to `act`, leaf first, without the allocator's own frames when it is a library of
+/// its own. All are return addresses, but the leaf, which is the last byte of the call. The flag says that the walk
+/// ended before the outermost frame. `None` without a walker.
 #[inline(never)]
 pub(crate) fn with_stack<R>(stack: &mut Stack, act: impl FnOnce(&[u64], bool) -> R) -> Option<R> {
     let registers = Registers::here();
@@ -237,15 +238,17 @@ impl Inner {
                     None => walked.doubtful = true,
                 }
             }
-            if walked.depth == 1 && own.contains(&pc) && own.contains(&self.frames[0]) {
+            if walked.depth == 0 && own.contains(&pc) {
                 // Still on the way out of the allocator.
-                walked.depth = 0;
+                continue;
             }
             let Some(place) = self.frames.get_mut(walked.depth).filter(|_| walked.depth < max) else {
                 walked.truncated = true;
                 break;
             };
-            *place = pc;
+            // Readers of heap files take the leaf as it is and one off all others: the leaf is named by the last byte
+            // of its call, not by the byte behind it, which may belong to the next line or function.
+            *place = if walked.depth == 0 { pc - 1 } else { pc };
             walked.depth += 1;
         }
         walked

@@ -138,7 +138,9 @@ impl Counts {
     pub const ZERO: Counts = Counts { objects: 0, bytes: 0, weight_objects8: 0, weight_bytes: 0 };
 }
 
-/// One distinct stack, followed by `depth` frames: return addresses as u64, leaf first, 0 never valid.
+/// One distinct stack, followed by `depth` frames as u64, leaf first, 0 never valid: return addresses, but for the leaf,
+/// which is the last byte of its call (a heap file's readers do not take one off it; one that does stays inside the
+/// call). The allocator's own frames at the leaf end are left out where it is a library of its own.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
