@@ -3,6 +3,7 @@
 //!
 //! | rank | locks, in this order |
 //! |---|---|
+//! | Ctl | the picture of the statistics |
 //! | Background | the background thread's state |
 //! | Arenas | the registry |
 //! | Prof… | the sampler's, in its own order |
@@ -18,6 +19,7 @@
 use crate::arenas;
 use crate::background;
 use crate::base;
+use crate::ctl;
 use crate::prof;
 use crate::tcache::explicit;
 use crate::thread;
@@ -29,6 +31,7 @@ pub(crate) fn install() {
 }
 
 unsafe extern "C" fn prepare() {
+    ctl::prefork();
     background::prefork();
     arenas::prefork_registry();
     prof::prefork();
@@ -47,9 +50,11 @@ unsafe extern "C" fn parent() {
     prof::postfork_parent();
     arenas::postfork_parent_registry();
     background::postfork_parent();
+    ctl::postfork_parent();
 }
 
 unsafe extern "C" fn child() {
+    ctl::postfork_child();
     base::postfork_child();
     arenas::all().for_each(crate::arena::Arena::postfork_child);
     explicit::postfork_child();

@@ -25,6 +25,8 @@ pub mod boot;
 #[cfg(not(loom))]
 pub mod conf;
 #[cfg(not(loom))]
+pub mod ctl;
+#[cfg(not(loom))]
 pub(crate) mod decay;
 #[cfg(not(loom))]
 pub mod diag;

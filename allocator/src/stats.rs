@@ -18,6 +18,12 @@ pub fn count_zero_realloc() {
     ZERO_REALLOCS.fetch_add(1, Ordering::Relaxed);
 }
 
+/// `realloc(p, 0)` calls since the start.
+pub fn zero_reallocs() -> u64 {
+    // Relaxed: a statistic.
+    ZERO_REALLOCS.load(Ordering::Relaxed)
+}
+
 /// The figures of `stats.*`, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
@@ -52,7 +58,7 @@ pub fn snapshot() -> Snapshot {
     let mut sum = Snapshot {
         allocated: total_allocated.saturating_sub(total_deallocated) as usize,
         metadata: base::used_bytes(),
-        zero_reallocs: ZERO_REALLOCS.load(Ordering::Relaxed),
+        zero_reallocs: zero_reallocs(),
         total_allocated,
         total_deallocated,
         ..Snapshot::default()

@@ -7,6 +7,7 @@ mod classes;
 mod conf;
 mod content;
 mod cxx;
+mod cxx_failure;
 mod exports;
 mod life;
 mod limits;

@@ -1,2 +1,4 @@
 //! The suite suite.
+
 mod cli_errors;
+mod mallctl_tree;

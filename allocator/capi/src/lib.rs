@@ -6,10 +6,14 @@
 //! | `meta` | the library's own Rust allocator |
 //! | `std_c` | `malloc` and its family, and the way on to the next allocator |
 //! | `jemalloc` | `mallocx` and its family |
+//! | `ctl` | `mallctl` and its companions, the variables shared with the program |
+//! | `cxx` | the C++ operators |
 //!
 //! Nothing depends on this package: it owns the panic handler, which a program with `std` must not have twice.
 #![no_std]
 
+mod ctl;
+mod cxx;
 mod jemalloc;
 mod meta;
 mod rt;

@@ -35,6 +35,7 @@ pub enum Junk {
 pub const PREFIX_BYTES: usize = 4097;
 
 /// Effective options. Names, types, defaults and ranges follow jemalloc's options of the same name.
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own, named by the interface")]
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub abort: bool,

@@ -51,23 +51,23 @@ impl Text {
 /// Reads every source into `options`.
 #[cold]
 pub(super) fn read_all(options: &mut Options, line: &mut Line<'_>) -> Outcome {
-    let mut link = [0; TEXT_BYTES];
-    let link = sys::read_link(LINK, &mut link).unwrap_or(&[]);
-    let mut from_proc = [Text::new(), Text::new()];
+    let mut room = [0; TEXT_BYTES];
+    let link = sys::read_link(LINK, &mut room).unwrap_or(&[]);
+    let mut kernel_copy = [Text::new(), Text::new()];
     let mut environment: [&[u8]; 2] = [&[]; 2];
     if !linked::raised_privileges() {
         if let Some(found) = from_libc() {
             environment = found;
         } else {
-            from_kernel(&mut from_proc);
-            environment = [from_proc[0].as_bytes(), from_proc[1].as_bytes()];
+            from_kernel(&mut kernel_copy);
+            environment = [kernel_copy[0].as_bytes(), kernel_copy[1].as_bytes()];
         }
     }
-    let program = linked::malloc_conf().map_or(&[][..], CStr::to_bytes);
+    let global = linked::malloc_conf().map_or(&[][..], CStr::to_bytes);
     let harder = linked::malloc_conf_2_conf_harder().map_or(&[][..], CStr::to_bytes);
     let sources = [
         Source { number: 1, what: "string specified when the library was built", text: &[] },
-        Source { number: 2, what: "string pointed to by the global variable malloc_conf", text: program },
+        Source { number: 2, what: "string pointed to by the global variable malloc_conf", text: global },
         Source {
             number: 3,
             what: "\"name\" of the file referenced by the symbolic link named /etc/malloc.conf",
@@ -111,36 +111,46 @@ fn from_kernel(texts: &mut [Text; 2]) {
 struct Scan {
     /// Bytes of the entry seen so far.
     at: usize,
-    /// The variables whose `NAME=` still matches the entry.
-    candidates: [bool; 2],
-    seen: [bool; 2],
+    variables: [Candidate; 2],
+}
+
+/// One variable looked for.
+struct Candidate {
+    name: &'static str,
+    /// Its `NAME=` still matches the entry.
+    matches: bool,
+    /// An earlier entry had it.
+    seen: bool,
 }
 
 impl Scan {
-    const fn new() -> Scan {
-        Scan { at: 0, candidates: [true; 2], seen: [false; 2] }
+    fn new() -> Scan {
+        Scan { at: 0, variables: VARIABLES.map(|name| Candidate { name, matches: true, seen: false }) }
     }
 
     fn feed(&mut self, byte: u8, texts: &mut [Text; 2]) {
+        for (variable, text) in self.variables.iter_mut().zip(texts) {
+            variable.feed(self.at, byte, text);
+        }
+        self.at = if byte == 0 { 0 } else { self.at + 1 };
+    }
+}
+
+impl Candidate {
+    /// Takes the byte at offset `at` of an entry; 0 ends it.
+    fn feed(&mut self, at: usize, byte: u8, text: &mut Text) {
+        let name = self.name.as_bytes();
         if byte == 0 {
-            for index in 0..2 {
-                self.seen[index] |= self.candidates[index] && self.at > VARIABLES[index].len();
-            }
-            self.at = 0;
-            self.candidates = [true; 2];
+            self.seen |= self.matches && at > name.len();
+            self.matches = !self.seen;
             return;
         }
-        for index in 0..2 {
-            let name = VARIABLES[index].as_bytes();
-            self.candidates[index] &= !self.seen[index];
-            match name.get(self.at) {
-                Some(wanted) => self.candidates[index] &= *wanted == byte,
-                None if self.at == name.len() => self.candidates[index] &= byte == b'=',
-                None if self.candidates[index] => texts[index].push(byte),
-                None => {}
-            }
+        match name.get(at) {
+            Some(wanted) => self.matches &= *wanted == byte,
+            None if at == name.len() => self.matches &= byte == b'=',
+            None if self.matches => text.push(byte),
+            None => {}
         }
-        self.at += 1;
     }
 }
 
