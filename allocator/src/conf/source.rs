@@ -52,7 +52,7 @@ impl Text {
 #[cold]
 pub(super) fn read_all(options: &mut Options, line: &mut Line<'_>) -> Outcome {
     let mut room = [0; TEXT_BYTES];
-    let link = sys::read_link(LINK, &mut room).unwrap_or(&[]);
+    let target = sys::read_link(LINK, &mut room).unwrap_or(&[]);
     let mut kernel_copy = [Text::new(), Text::new()];
     let mut environment: [&[u8]; 2] = [&[]; 2];
     if !linked::raised_privileges() {
@@ -71,7 +71,7 @@ pub(super) fn read_all(options: &mut Options, line: &mut Line<'_>) -> Outcome {
         Source {
             number: 3,
             what: "\"name\" of the file referenced by the symbolic link named /etc/malloc.conf",
-            text: link,
+            text: target,
         },
         Source { number: 4, what: "value of the environment variable MALLOC_CONF", text: environment[0] },
         Source { number: 4, what: "value of the environment variable _RJEM_MALLOC_CONF", text: environment[1] },
