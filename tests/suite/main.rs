@@ -2,3 +2,4 @@
 
 mod cli_errors;
 mod mallctl_tree;
+mod report_golden;

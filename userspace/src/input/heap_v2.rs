@@ -36,6 +36,10 @@ const DEFAULT_INTERVAL: u64 = 128 * 1024;
 /// Bytes of an offending line that an error shows.
 const SHOWN_BYTES: usize = 60;
 
+/// Said of files that name no mapped file.
+const NO_MAPPINGS: &str = "the file lists no mapped files: it may have been cut short, and only a program at fixed addresses \
+                           can be resolved";
+
 /// Why and where a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}, byte {byte}: {reason}")]
@@ -125,13 +129,15 @@ struct Lines<'a> {
     line: u64,
     byte: u64,
     next_byte: u64,
+    /// The last line has its end.
+    ends_whole: bool,
     /// The list of mappings has begun.
     in_mappings: bool,
 }
 
 impl<'a> Lines<'a> {
     fn new(bytes: &'a [u8]) -> Lines<'a> {
-        Lines { rest: bytes, line: 0, byte: 0, next_byte: 0, in_mappings: false }
+        Lines { rest: bytes, line: 0, byte: 0, next_byte: 0, ends_whole: bytes.ends_with(b"\n"), in_mappings: false }
     }
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -227,9 +233,7 @@ fn gperftools(lines: &mut Lines<'_>, sampling: Sampling) -> Result<Profile, Read
 fn mapped(lines: &mut Lines<'_>, profile: &mut Profile, mut tail: Tail) {
     if !lines.in_mappings {
         tail.finish(profile);
-        profile.add_note(
-            "the file has no list of mappings: it may have been cut short, and only a program without relocation can be resolved",
-        );
+        profile.add_note(NO_MAPPINGS);
         return;
     }
     let mut malformed = 0_u64;
@@ -242,6 +246,11 @@ fn mapped(lines: &mut Lines<'_>, profile: &mut Profile, mut tail: Tail) {
             Some(_) => {}
             None => malformed += 1,
         }
+    }
+    if profile.mappings().is_empty() {
+        profile.add_note(NO_MAPPINGS);
+    } else if !lines.ends_whole {
+        profile.add_note("the file was cut short: it ends within a line of the list of mappings");
     }
     tail.finish(profile);
     if malformed > 0 {
@@ -363,4 +372,179 @@ fn shown(line: &[u8]) -> String {
         text.push('…');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ReadError, Reason, read};
+    use crate::model::{Profile, ThreadUid, Values};
+
+    const HAND: &str = "heap_v2/524288
+  t*: 13: 4202496 [15: 4210688]
+  t0: 12: 3678208 [14: 3686400] main: thread
+  t7: 1: 524288 [1: 524288]
+@ 0x401175 0x4011c2
+  t*: 10: 10240 [12: 12288]
+  t0: 10: 10240 [12: 12288]
+@ 0x401175
+  t*: 3: 3145728 [3: 3145728]
+  t7: 1: 524288 [1: 524288]
+
+MAPPED_LIBRARIES:
+00400000-00401000 r-xp 00001000 fe:00 12 /bin/prog
+7f0000000000-7f0000001000 rw-p 00000000 00:00 0
+# jeprobe 1
+# process 12 /bin/prog
+# build-id abcd /bin/prog
+# allocator 401000-402000
+# config lg_prof_sample=19
+# counter samples 13
+# loss ring-full 3
+# future kind
+# end
+";
+
+    fn fails(text: &[u8]) -> ReadError {
+        read(text).expect_err("damaged")
+    }
+
+    fn bytes(values: &Values) -> f64 {
+        values.current.est.bytes
+    }
+
+    fn check(profile: &Profile) {
+        assert_eq!(profile.stack_count(), 2);
+        assert_eq!(bytes(&profile.sum()) as u64, 8_886_091);
+        assert_eq!(profile.shares().len(), 2);
+        let names: Vec<_> = profile.threads().map(|(uid, thread)| (uid, thread.name.as_str())).collect();
+        assert_eq!(names, [(ThreadUid(0), "main: thread"), (ThreadUid(7), "")]);
+    }
+
+    #[test]
+    fn every_part_arrives() {
+        let profile = read(HAND.as_bytes()).expect("whole");
+        check(&profile);
+        let mapping = profile.mappings().find(0x400010).expect("mapped");
+        assert_eq!((mapping.build_id.as_slice(), mapping.file_offset(0x400010)), ([0xab, 0xcd].as_slice(), 0x1010));
+        assert_eq!(profile.mappings().iter().count(), 1, "anonymous memory without code is left out");
+        assert_eq!((profile.pid(), profile.program().and_then(|p| p.to_str())), (Some(12), Some("/bin/prog")));
+        assert!(profile.is_allocator(0x401175));
+        assert_eq!(profile.losses().map(|(reason, n)| (reason.name(), n)).collect::<Vec<_>>(), [("ring-full", 3)]);
+        assert_eq!(profile.counters(), [("samples".to_owned(), 13)]);
+        assert_eq!(profile.notes(), [""; 0]);
+    }
+
+    #[test]
+    fn line_ends_of_other_systems_and_indentation_do_not_matter() {
+        check(&read(HAND.replace('\n', "\r\n").as_bytes()).expect("whole"));
+        check(&read(HAND.replace("  t", "t").as_bytes()).expect("whole"));
+    }
+
+    #[test]
+    fn a_file_without_its_last_line_says_so() {
+        let cut = HAND.replace("# end\n", "");
+        let profile = read(cut.as_bytes()).expect("readable");
+        assert!(profile.notes().iter().any(|note| note.contains("cut short")), "{:?}", profile.notes());
+    }
+
+    #[test]
+    fn errors_name_line_and_byte() {
+        assert_eq!(fails(b""), ReadError { line: 1, byte: 0, reason: Reason::Empty });
+        assert!(matches!(fails(b"\x7fELF\x02"), ReadError { line: 1, byte: 0, reason: Reason::NotAProfile(_) }));
+        assert!(matches!(fails(b"heap_v3/1\n").reason, Reason::NotAProfile(_)));
+        assert!(matches!(fails(b"heap_v2/ten\n").reason, Reason::BadInterval(_)));
+        assert!(matches!(fails(b"--- symbol\n").reason, Reason::Symbolized));
+        let error = fails(b"heap_v2/1\n@ 0x1 0xzz\n");
+        assert_eq!((error.line, error.byte), (2, 10));
+        assert!(matches!(error.reason, Reason::BadAddress(_)));
+        let error = fails(b"heap_v2/1\n@ 0x1\n  t*: 1: 99999999999999999999 [0: 0]\n");
+        assert_eq!((error.line, error.byte), (3, 16));
+        assert!(matches!(error.reason, Reason::BadCounts(_)));
+        assert!(matches!(fails(b"heap_v2/1\n@ 0x1\n@ 0x2\n").reason, Reason::StackWithoutCounts));
+        assert!(matches!(fails(b"heap_v2/1\n@ 0x1\n  t4294967296: 1: 1 [0: 0]\n").reason, Reason::BadThread(_)));
+        assert!(matches!(
+            fails(b"heap profile: 1: 1 [1: 1] @ heapprofile\n1: 1 [1: 1]\n").reason,
+            Reason::CountsWithoutStack
+        ));
+        let shown = fails(&[b"heap_v2/1\n".as_slice(), &[0xff; 1000]].concat()).to_string();
+        assert!(shown.starts_with("line 2, byte 10: not understood: ") && shown.len() < 400, "{shown}");
+    }
+
+    #[test]
+    fn no_cut_is_silent_but_one_between_two_mappings() {
+        let title = HAND.find("MAPPED").expect("present");
+        let first_stack = HAND.find('@').expect("present");
+        let tail = HAND.find("# process").expect("present");
+        for end in 0..HAND.len() - 1 {
+            let in_mappings = (title..tail).contains(&end) && HAND[..end].ends_with('\n');
+            match read(&HAND.as_bytes()[..end]) {
+                Err(error) => assert!(end < title + "MAPPED_LIBRARIES:".len(), "byte {end}: {error}"),
+                Ok(profile) if end > first_stack && !in_mappings => {
+                    assert!(!profile.notes().is_empty(), "silent cut at byte {end}");
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+
+    #[test]
+    fn changed_bytes_never_panic() {
+        let mut state = 7_u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize
+        };
+        for _ in 0..20_000 {
+            let mut text = HAND.as_bytes().to_vec();
+            for _ in 0..=random() % 4 {
+                let at = random() % text.len();
+                text[at] = random() as u8;
+            }
+            let at = random() % text.len();
+            match random() % 3 {
+                0 => text.truncate(at),
+                1 => drop(text.drain(at..(at + 9).min(text.len()))),
+                _ => {}
+            }
+            if let Err(error) = read(&text) {
+                assert!(error.byte <= text.len() as u64 + 1, "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn layouts_of_gperftools_and_their_sampling() {
+        let stacks = "\n  10: 10240 [ 12: 12288] @ 0x401175 0x4011c2\n   3: 3145728 [ 3: 3145728] @ 0x401175\n\nMAPPED_LIBRARIES:\n";
+        for (header, total) in [
+            ("heap profile:     13:  3155968 [    15:  3158016] @ heap_v2/524288", 8_886_091),
+            ("heap profile:     13:  3155968 [    15:  3158016] @ heap/1048576", 8_388_608),
+            ("heap profile:     13:  3155968 [    15:  3158016] @ heapprofile", 3_155_968),
+            ("heap profile:     13:  3155968 [    15:  3158016] @ growthz", 3_155_968),
+            ("heap profile:     13:  3155968 [    13:  3155968]", 4_456_448),
+            ("heap profile:     13:  3155968 [    15:  3158016]", 3_155_968),
+        ] {
+            let profile = read(format!("{header}{stacks}").as_bytes()).expect(header);
+            assert_eq!(bytes(&profile.sum()) as u64, total, "{header}");
+        }
+    }
+
+    #[test]
+    fn work_grows_with_the_file_and_not_with_its_square() {
+        let mut text = String::from("heap_v2/1024\n");
+        for stack in 0..200_000_u64 {
+            use std::fmt::Write as _;
+            let _infallible = writeln!(
+                text,
+                "@ {:#x} {:#x} 0x401000\n  t*: 1: {} [0: 0]",
+                stack * 16 + 1,
+                stack % 7,
+                stack % 900 + 8
+            );
+        }
+        text.push_str("\nMAPPED_LIBRARIES:\n");
+        let started = std::time::Instant::now();
+        assert_eq!(read(text.as_bytes()).expect("whole").stack_count(), 200_000);
+        // Quadratic work would take hours; a busy machine and a build without optimisation get their share.
+        assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
+    }
 }

@@ -166,3 +166,133 @@ fn tail(profile: &Profile, writer: &mut Writer<'_, impl ByteSink<Error = io::Err
 fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::write;
+    use crate::input::heap_v2::read;
+    use crate::model::{Mapping, Profile, Thread, ThreadUid};
+    use crate::units::{Count, EstCount, SampleInterval, Sums};
+    use jeprobe_abi::drops::Reason;
+    use jeprobe_abi::unbias::{weight_bytes, weight_objects8};
+
+    /// Deterministic numbers below `end`.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % end
+        }
+    }
+
+    /// Sums of samples of random sizes, weighted as the sampler weights them.
+    fn samples(random: &mut Random, interval: u64) -> Sums {
+        let mut sums = Sums::ZERO;
+        for _ in 0..random.below(20) {
+            let size = 1 << random.below(24);
+            let weight = weight_bytes(size, interval);
+            sums += Sums {
+                raw: Count { objects: 1, bytes: size },
+                est: EstCount { objects: weight_objects8(size, weight) as f64 / 8.0, bytes: weight as f64 },
+            };
+        }
+        sums
+    }
+
+    fn random_profile(seed: u64) -> Profile {
+        let mut random = Random(seed);
+        let interval = 1 << random.below(22);
+        let mut profile = Profile::new(SampleInterval(interval));
+        profile.set_process(12, Some("/bin/a b".into()));
+        for index in 0..=random.below(4) {
+            let start = 0x10000 * (index + 1);
+            profile.add_mapping(Mapping {
+                start,
+                end: start + 0x1000,
+                offset: 0x1000 * random.below(9),
+                permissions: *b"r-xp",
+                device: (8, 1),
+                inode: index + 1,
+                path: format!("/lib/with space {index}.so").into(),
+                deleted: index == 1,
+                build_id: vec![index as u8; 20],
+            });
+        }
+        for _ in 0..random.below(60) {
+            let stack: Vec<u64> = (0..random.below(9)).map(|_| random.below(1 << 31)).collect();
+            let thread = ThreadUid(random.below(5) as u32);
+            let current = samples(&mut random, interval);
+            let mut cumulative = current;
+            cumulative += samples(&mut random, interval);
+            profile.add(&stack, Some(thread), current, cumulative);
+        }
+        profile.add_thread(ThreadUid(0), Thread { tid: None, name: "worker: 1".into() });
+        profile.add_loss(Reason::MapFull, 4);
+        profile.add_counter("samples", 99);
+        profile.set_configuration("lg_prof_sample", "19");
+        profile.add_note("two\nlines");
+        profile.add_allocator_text(0x10000..0x10800);
+        profile
+    }
+
+    fn text(profile: &Profile) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        write(profile, &mut bytes).expect("memory takes everything");
+        bytes
+    }
+
+    /// What half a printed object and half a printed byte may change.
+    fn close(read: Sums, written: Sums, interval: u64) -> bool {
+        let printed = super::counts(written);
+        let printed = jeprobe_abi::unbias::written(&printed, interval);
+        if printed.objects == 0 {
+            return read.is_zero();
+        }
+        let lost = 2.0 * (0.5 / printed.objects as f64 + 0.5 / printed.bytes as f64) + 1e-6;
+        (read.est.bytes / written.est.bytes - 1.0).abs() <= lost
+            && (read.est.objects / written.est.objects - 1.0).abs() <= 2.0 * lost
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for seed in 0..200 {
+            let original = random_profile(seed);
+            let bytes = text(&original);
+            let again = read(&bytes).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let interval = original.interval().0;
+            for (_, frames, values) in original.totals().filter(|(_, _, values)| !values.is_zero()) {
+                let id = again.find_stack(frames).unwrap_or_else(|| panic!("seed {seed}: {frames:x?} is missing"));
+                let found = again.values(id);
+                assert!(close(found.current, values.current, interval), "seed {seed}: {found:?} {values:?}");
+                assert!(close(found.cumulative, values.cumulative, interval), "seed {seed}: {found:?} {values:?}");
+            }
+            assert_eq!(again.mappings(), original.mappings(), "seed {seed}");
+            assert_eq!(again.threads().collect::<Vec<_>>(), original.threads().collect::<Vec<_>>(), "seed {seed}");
+            assert_eq!(again.losses_by_reason(), original.losses_by_reason());
+            assert_eq!(again.counters(), original.counters());
+            assert_eq!(again.configuration(), original.configuration());
+            assert_eq!(again.allocator_text(), original.allocator_text());
+            assert_eq!((again.pid(), again.program()), (original.pid(), original.program()));
+            assert_eq!(again.notes(), ["two lines"]);
+        }
+    }
+
+    #[test]
+    fn an_unsampled_profile_keeps_its_counts() {
+        let mut profile = Profile::new(SampleInterval(0));
+        let sums = Sums { raw: Count { objects: 3, bytes: 100 }, est: EstCount { objects: 3.0, bytes: 100.0 } };
+        profile.add(&[1], None, sums, Sums::ZERO);
+        assert_eq!(read(&text(&profile)).expect("whole").sum().current, sums);
+    }
+
+    #[test]
+    fn two_builds_under_one_path_keep_no_wrong_build_id() {
+        let mut profile = Profile::new(SampleInterval(1));
+        for (start, id) in [(0x1000, 1), (0x3000, 2)] {
+            let (end, path) = (start + 0x1000, "/bin/x".into());
+            profile.add_mapping(Mapping { start, end, path, build_id: vec![id], ..Mapping::default() });
+        }
+        assert!(!String::from_utf8_lossy(&text(&profile)).contains("build-id"));
+    }
+}

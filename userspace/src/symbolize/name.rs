@@ -84,7 +84,7 @@ fn without_return_type(name: &str) -> &str {
         let word = text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
         word > 0 && text[word..].starts_with("::")
     };
-    let mut blanks = name.bytes().enumerate().filter(|(_, b)| b.is_ascii_whitespace());
+    let blanks = name.bytes().enumerate().filter(|(_, b)| b.is_ascii_whitespace());
     let last = blanks.map(|(at, _)| at + 1).rfind(|&at| qualified(&name[at..]));
     &name[last.unwrap_or(0)..]
 }
