@@ -83,6 +83,17 @@ pub(crate) fn count_outside(bytes: usize) {
     MAPPED_BYTES.fetch_add(bytes, Ordering::Relaxed);
 }
 
+/// Takes zeroed pages that an arena gives up, when the system has no more address space. What is left of the current
+/// chunk is dropped.
+pub(crate) fn donate(pages: *mut u8, bytes: usize) {
+    let mut bump = BUMP.lock();
+    if bytes > bump.left_bytes {
+        bump.cur = pages;
+        bump.left_bytes = bytes;
+    }
+    MAPPED_BYTES.fetch_add(bytes, Ordering::Relaxed);
+}
+
 pub(crate) fn prefork() {
     BUMP.lock_for_fork();
 }

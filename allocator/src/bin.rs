@@ -201,6 +201,7 @@ impl Bin {
 
 /// Says what was wrong with a freed pointer; the block is left alone.
 #[cold]
+#[inline(never)]
 pub(crate) fn report(block: BlockPtr, misuse: SlabMisuse) {
     let what = match misuse {
         SlabMisuse::NotABlock => " is not the start of a block; ignored",

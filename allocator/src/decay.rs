@@ -8,6 +8,9 @@
 //! Units: pages of `sizeclass::GRANULE`; times in ms (option) and ns (clock).
 #![forbid(unsafe_code)]
 
+use crate::base;
+use crate::prim::{AtomicUsize, Ordering};
+
 /// Epochs per decay time: 200 keep the largest step near 1 % of the pages.
 pub(crate) const STEPS: usize = 200;
 const LG_ONE: u32 = 24;
@@ -35,14 +38,17 @@ pub(crate) struct Decay {
     /// -1 never, 0 at once, otherwise the decay time in ms.
     ms: i64,
     epoch_ns: u64,
-    backlog: [usize; STEPS],
+    /// shape [200], oldest first; pages that became free in each epoch.
+    backlog: &'static [AtomicUsize],
     /// Pages that were left at the end of the last epoch.
     unpurged: usize,
 }
 
 impl Decay {
-    pub(crate) const fn new(ms: i64) -> Decay {
-        Decay { ms, epoch_ns: 0, backlog: [0; STEPS], unpurged: 0 }
+    /// Nothing freed yet; `None` without memory for the backlog.
+    pub(crate) fn new(ms: i64) -> Option<Decay> {
+        let backlog = base::alloc_slice(STEPS, |_| AtomicUsize::new(0))?;
+        Some(Decay { ms, epoch_ns: 0, backlog, unpurged: 0 })
     }
 
     pub(crate) fn ms(&self) -> i64 {
@@ -51,9 +57,9 @@ impl Decay {
 
     /// Changes the decay time and forgets the past: pages present now start to decay anew.
     pub(crate) fn set_ms(&mut self, ms: i64, now_ns: u64, pages: usize) {
-        *self = Decay::new(ms);
+        self.ms = ms;
         self.epoch_ns = now_ns;
-        self.backlog[STEPS - 1] = pages;
+        self.shift(STEPS, pages);
         self.unpurged = pages;
     }
 
@@ -91,16 +97,23 @@ impl Decay {
     }
 
     fn advance(&mut self, epochs: u64, pages: usize) {
-        let shift = usize::try_from(epochs).unwrap_or(STEPS).min(STEPS);
-        self.backlog.copy_within(shift.., 0);
-        if let Some(tail) = self.backlog.get_mut(STEPS - shift..) {
-            tail.fill(0);
+        let epochs = usize::try_from(epochs).unwrap_or(STEPS).min(STEPS);
+        self.shift(epochs, pages.saturating_sub(self.unpurged));
+    }
+
+    /// Ages the backlog by `epochs` and puts `newest` at its end. Relaxed: under the `Pages` lock.
+    fn shift(&mut self, epochs: usize, newest: usize) {
+        for i in 0..STEPS {
+            let aged = self.backlog.get(i + epochs).map_or(0, |pages| pages.load(Ordering::Relaxed));
+            if let Some(slot) = self.backlog.get(i) {
+                slot.store(if i == STEPS - 1 { newest } else { aged }, Ordering::Relaxed);
+            }
         }
-        self.backlog[STEPS - 1] = pages.saturating_sub(self.unpurged);
     }
 
     fn sum(&self) -> usize {
-        let sum: u64 = self.backlog.iter().zip(WEIGHTS).map(|(pages, weight)| *pages as u64 * u64::from(weight)).sum();
+        let pairs = self.backlog.iter().zip(WEIGHTS);
+        let sum: u64 = pairs.map(|(pages, weight)| pages.load(Ordering::Relaxed) as u64 * u64::from(weight)).sum();
         (sum >> LG_ONE) as usize
     }
 }
@@ -113,7 +126,7 @@ mod tests {
 
     #[test]
     fn pages_leave_along_the_curve() {
-        let mut decay = Decay::new(10_000);
+        let mut decay = Decay::new(10_000).expect("memory");
         assert_eq!(decay.limit(1, 0), None);
         let mut pages = 10_000;
         let mut at_half = 0;
@@ -133,9 +146,9 @@ mod tests {
 
     #[test]
     fn never_and_at_once() {
-        assert_eq!(Decay::new(-1).limit(5, 7), None);
-        assert_eq!(Decay::new(0).limit(5, 7), Some(0));
-        let mut decay = Decay::new(1000);
+        assert_eq!(Decay::new(-1).expect("memory").limit(5, 7), None);
+        assert_eq!(Decay::new(0).expect("memory").limit(5, 7), Some(0));
+        let mut decay = Decay::new(1000).expect("memory");
         decay.set_ms(1000, 5, 100);
         assert_eq!(decay.limit(5 + 2000 * MS, 100), Some(0));
         assert_eq!(decay.limit(3, 100), None);

@@ -84,9 +84,8 @@ impl ExtentSet {
         self.ages.first()
     }
 
-    /// An extent of at least `bytes` and at most `most` bytes, the smallest class first and in it the lowest address;
-    /// it stays in the set.
-    pub(crate) fn find(&self, bytes: usize, most: usize) -> Option<&'static Extent> {
+    /// An extent of at least `bytes`, the smallest class first and in it the lowest address; it stays in the set.
+    pub(crate) fn find(&self, bytes: usize) -> Option<&'static Extent> {
         let ceil = page_index_ceil(bytes);
         let floor = page_index_floor(bytes);
         if floor != ceil
@@ -95,7 +94,7 @@ impl ExtentSet {
             return Some(extent);
         }
         let class = self.first_filled(ceil)?;
-        self.heaps.get(class)?.first().filter(|extent| extent.bytes() <= most)
+        self.heaps.get(class)?.first()
     }
 
     fn near_fit(&self, class: usize, bytes: usize) -> Option<&'static Extent> {
@@ -152,12 +151,11 @@ mod tests {
             set.insert(extent);
         }
         set.check();
-        assert!(core::ptr::eq(set.find(3 * GRANULE, usize::MAX).expect("fit"), b));
-        assert!(core::ptr::eq(set.find(5 * GRANULE, usize::MAX).expect("fit"), c));
-        assert!(set.find(5 * GRANULE, 63 * GRANULE).is_none());
-        assert!(set.find(65 * GRANULE, usize::MAX).is_none());
+        assert!(core::ptr::eq(set.find(3 * GRANULE).expect("fit"), b));
+        assert!(core::ptr::eq(set.find(5 * GRANULE).expect("fit"), c));
+        assert!(set.find(65 * GRANULE).is_none());
         set.remove(b);
-        assert!(core::ptr::eq(set.find(GRANULE, usize::MAX).expect("fit"), a));
+        assert!(core::ptr::eq(set.find(GRANULE).expect("fit"), a));
         assert!(core::ptr::eq(set.oldest().expect("oldest"), a));
         set.check();
     }
@@ -167,7 +165,7 @@ mod tests {
         let mut set = ExtentSet::new(State::Dirty).expect("memory");
         let odd = extent(100, 25);
         set.insert(odd);
-        assert!(core::ptr::eq(set.find(25 * GRANULE, usize::MAX).expect("fit"), odd));
-        assert!(set.find(26 * GRANULE, usize::MAX).is_none());
+        assert!(core::ptr::eq(set.find(25 * GRANULE).expect("fit"), odd));
+        assert!(set.find(26 * GRANULE).is_none());
     }
 }

@@ -33,10 +33,12 @@ use crate::sys;
 const FIRST_GROWTH_BYTES: usize = 2 << 20;
 /// Growth stops doubling here: 512 MiB a step is 2048 mappings per TiB.
 const MAX_GROWTH_BYTES: usize = 512 << 20;
-/// A dirty or muzzy extent is not cut for a request below 1/64 of it: that would pin a large run for a small block.
-const LG_MAX_FIT: u32 = 6;
 /// Descriptors made at a time: 4.5 KiB of metadata.
 const DESCRIPTOR_BATCH: usize = 32;
+/// Bytes of free pages that become metadata when the system gives none: 450 descriptors.
+const DONATION_BYTES: usize = 64 << 10;
+/// Descriptors that a donation uses up before it brings new ones.
+const DONATION_DESCRIPTORS: usize = 2;
 /// Extents that one purge takes at a time.
 pub(crate) const PURGE_BATCH: usize = 64;
 
@@ -87,8 +89,8 @@ impl Pages {
             dirty: ExtentSet::new(State::Dirty)?,
             muzzy: ExtentSet::new(State::Muzzy)?,
             retained: ExtentSet::new(State::Retained)?,
-            dirty_decay: Decay::new(dirty_ms),
-            muzzy_decay: Decay::new(muzzy_ms),
+            dirty_decay: Decay::new(dirty_ms)?,
+            muzzy_decay: Decay::new(muzzy_ms)?,
             pool: List::new(),
             pool_count: 0,
             growth_bytes: FIRST_GROWTH_BYTES,
@@ -248,11 +250,7 @@ impl Pages {
     }
 
     fn find(&self, need: usize) -> Option<&'static Extent> {
-        let most = need.checked_shl(LG_MAX_FIT).filter(|most| most >> LG_MAX_FIT == need).unwrap_or(usize::MAX);
-        self.dirty
-            .find(need, most)
-            .or_else(|| self.muzzy.find(need, most))
-            .or_else(|| self.retained.find(need, usize::MAX))
+        self.dirty.find(need).or_else(|| self.muzzy.find(need)).or_else(|| self.retained.find(need))
     }
 
     /// Reserves a chunk of at least `need` bytes and files it as retained.
@@ -340,15 +338,40 @@ impl Pages {
         self.retire(other);
     }
 
+    /// Makes sure that `count` descriptors can be had. When the system gives no address space for metadata, free pages
+    /// of this arena become metadata.
     fn stock_descriptors(&mut self, count: usize) -> Result<(), AllocError> {
-        if self.pool_count >= count {
+        if self.pool_count >= count + DONATION_DESCRIPTORS || self.make_descriptors() {
             return Ok(());
         }
-        let fresh = base::alloc_slice(DESCRIPTOR_BATCH, |_| Extent::unused(self.arena)).ok_or(AllocError::NoMemory)?;
+        if self.pool_count >= DONATION_DESCRIPTORS && self.donate() && self.make_descriptors() {
+            return Ok(());
+        }
+        if self.pool_count >= count { Ok(()) } else { Err(AllocError::NoMemory) }
+    }
+
+    fn make_descriptors(&mut self) -> bool {
+        let arena = self.arena;
+        let Some(fresh) = base::alloc_slice(DESCRIPTOR_BATCH, |_| Extent::unused(arena)) else { return false };
         for extent in fresh {
             self.retire(extent);
         }
-        Ok(())
+        true
+    }
+
+    /// Gives a free run of pages to `base`; false when there is none.
+    #[cold]
+    fn donate(&mut self) -> bool {
+        let Some(extent) = self.find(DONATION_BYTES) else { return false };
+        self.remove_from_set(extent);
+        self.carve(extent, extent.state(), 0, DONATION_BYTES);
+        if !extent.is_zeroed() && !emap::purge_forced(extent) {
+            self.insert_merged(extent, State::Dirty);
+            return false;
+        }
+        base::donate(extent.addr(), extent.bytes());
+        self.retire(extent);
+        true
     }
 
     fn descriptor(&mut self) -> Option<&'static Extent> {

@@ -178,17 +178,23 @@ pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     block.cast()
 }
 
-/// `valloc(3)`.
+/// `valloc(3)`; size 0 gives a block of the smallest class without alignment, as with jemalloc.
 #[unsafe(no_mangle)]
 pub extern "C" fn valloc(size: usize) -> *mut c_void {
+    if size == 0 {
+        return api::malloc(0).cast();
+    }
     memalign(sys::page_size(), size)
 }
 
-/// `pvalloc(3)`: as `valloc`, the size rounded up to the page.
+/// `pvalloc(3)`: as `valloc`, the size rounded up to the page; null when that overflows.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    if size == 0 {
+        return api::malloc(0).cast();
+    }
     let page = sys::page_size();
-    match size.max(1).checked_next_multiple_of(page) {
+    match size.checked_next_multiple_of(page) {
         Some(rounded) => memalign(page, rounded),
         None => core::ptr::null_mut(),
     }

@@ -326,6 +326,15 @@ pub fn copy_memory_of(pid: u32, src: usize, dst: &mut [u8]) -> usize {
     result(ret).unwrap_or(0)
 }
 
+/// True when the page at `addr` is mapped in this process. Asks the kernel; touches nothing.
+pub fn is_mapped(addr: usize) -> bool {
+    let mut resident = [0u8; 1];
+    let page = addr & !(page_size() - 1);
+    // SAFETY: S1: the kernel writes one byte for the one page asked about, and checks the address itself.
+    let ret = unsafe { syscall(libc::SYS_mincore, [page, 1, for_kernel(resident.as_mut_ptr()), 0, 0, 0]) };
+    result(ret).is_ok()
+}
+
 /// Ends the process by SIGABRT without running any handler of ours.
 pub fn exit_group_abort() -> ! {
     // SAFETY: `abort` takes no arguments and does not return.
@@ -357,6 +366,13 @@ mod tests {
         super::super::mock::fail_after(Some(0));
         assert!(reserve(4096, 4096).is_none());
         super::super::mock::fail_after(None);
+    }
+
+    #[test]
+    fn mapped_pages_are_told_from_others() {
+        let local = 0u8;
+        assert!(is_mapped((&raw const local).addr()));
+        assert!(!is_mapped(0) && !is_mapped(0x40) && !is_mapped(usize::MAX - 100));
     }
 
     #[test]
