@@ -13,9 +13,27 @@ pub(crate) struct Task {
     pub(crate) tid: u32,
 }
 
-/// The current task, `None` when it is not a target.
+/// The task that hit a probe; `None` when the loader cannot see its process. A probe of one process fires in that
+/// process's address space only, which the kernel sees to; so its id is known, also when the task is a `vfork` child
+/// that still shares the space, or lives in a pid namespace whose numbers are not the loader's.
 #[inline(always)]
 pub(crate) fn current() -> Option<Task> {
+    let tgid = config().tgid;
+    if tgid != 0 { Some(Task { tgid, tid: bpf_get_current_pid_tgid() as u32 }) } else { numbered() }
+}
+
+/// The current task when the loader follows its process: for events that every process has.
+#[inline(always)]
+pub(crate) fn followed() -> Option<Task> {
+    let task = numbered()?;
+    let wanted = config().tgid;
+    let ours = if wanted != 0 { wanted == task.tgid } else { PROCESSES.get_ptr(task.tgid).is_some() };
+    if ours { Some(task) } else { None }
+}
+
+/// The current task, numbered as the loader numbers it.
+#[inline(always)]
+fn numbered() -> Option<Task> {
     let config = config();
     let pid_tgid = if config.pidns_ino == 0 {
         bpf_get_current_pid_tgid()
@@ -29,8 +47,7 @@ pub(crate) fn current() -> Option<Task> {
         }
         u64::from(info.tgid) << 32 | u64::from(info.pid)
     };
-    let task = Task { tgid: (pid_tgid >> 32) as u32, tid: pid_tgid as u32 };
-    if config.tgid != 0 && config.tgid != task.tgid { None } else { Some(task) }
+    Some(Task { tgid: (pid_tgid >> 32) as u32, tid: pid_tgid as u32 })
 }
 
 /// Generation of the process's image; makes the process known from its first hit on.
@@ -43,12 +60,6 @@ pub(crate) fn generation(tgid: u32) -> u32 {
     // Fails only when another CPU did the same; both store 0.
     let _ = PROCESSES.insert(tgid, 0, 0);
     0
-}
-
-/// Whether the loader follows this process.
-#[inline(always)]
-pub(crate) fn is_known(tgid: u32) -> bool {
-    PROCESSES.get_ptr(tgid).is_some()
 }
 
 /// Addresses of the process's earlier image mean nothing any more.

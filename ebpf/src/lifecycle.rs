@@ -14,7 +14,7 @@ const CLONE_VM: u64 = 0x100;
 
 #[tracepoint]
 pub(crate) fn process_exec(_ctx: TracePointContext) -> u32 {
-    if let Some(task) = followed() {
+    if let Some(task) = filter::followed() {
         filter::next_generation(task.tgid);
         send(EVENT_EXEC, task, 0);
     }
@@ -24,7 +24,7 @@ pub(crate) fn process_exec(_ctx: TracePointContext) -> u32 {
 /// Fires for each thread; only the leader's end is told.
 #[tracepoint]
 pub(crate) fn process_exit(_ctx: TracePointContext) -> u32 {
-    if let Some(task) = followed()
+    if let Some(task) = filter::followed()
         && task.tgid == task.tid
     {
         filter::next_generation(task.tgid);
@@ -42,7 +42,7 @@ pub(crate) fn process_fork(ctx: TracePointContext) -> u32 {
 
 #[inline(always)]
 fn try_fork(ctx: &TracePointContext) -> Option<()> {
-    let task = followed()?;
+    let task = filter::followed()?;
     let config = config();
     // SAFETY: the helper checks the address; the offset is the kernel's own.
     let flags = unsafe { ctx.read_at::<u64>(config.fork_flags_offset as usize) }.ok()?;
@@ -54,12 +54,6 @@ fn try_fork(ctx: &TracePointContext) -> Option<()> {
     // The tracepoint numbers tasks as the first namespace does; elsewhere the number would mislead.
     send(EVENT_FORK, task, if config.pidns_ino == 0 { child } else { 0 });
     Some(())
-}
-
-#[inline(always)]
-fn followed() -> Option<Task> {
-    let task = filter::current()?;
-    if config().tgid == task.tgid || filter::is_known(task.tgid) { Some(task) } else { None }
 }
 
 #[inline(always)]

@@ -1,7 +1,9 @@
 //! exec, exit and fork while attached.
 
+use jeprobe::probe::attach::{AttachOptions, Attachment};
+use jeprobe::probe::discover;
 use jeprobe::probe::ring::Event;
-use jeprobe_tests::Target;
+use jeprobe_tests::{Run, Target, compile};
 
 use crate::probing::{allocs, attach, drain, drain_until, need_probes, order, semaphores, target};
 
@@ -35,6 +37,18 @@ fn a_fork_is_told_and_its_child_is_unharmed() {
 }
 
 #[test]
+fn what_a_vfork_child_takes_is_its_parents() {
+    need_probes!();
+    let mut target = target(&[]);
+    let mut attachment = attach(&target);
+    order(&mut target, "vfork");
+    let events = drain(&mut attachment);
+    let Some(Event::Alloc(alloc)) = events.last() else { panic!("{events:?}") };
+    assert_eq!((alloc.header.tgid, alloc.ptr), (pid(&target), 0xb00000));
+    assert_ne!(alloc.header.tid, alloc.header.tgid);
+}
+
+#[test]
 fn an_exec_is_told_and_the_new_image_is_probed() {
     need_probes!();
     let mut target = target(&[]);
@@ -50,6 +64,25 @@ fn an_exec_is_told_and_the_new_image_is_probed() {
     assert_eq!(allocs(&events[exec..]), 2);
     let contexts = events[exec..].iter().filter(|event| matches!(event, Event::Context(_))).count();
     assert_eq!(contexts, 1, "addresses of the old image are not taken for known");
+}
+
+/// A target in a pid namespace of its own: its ids there are not ours.
+#[test]
+fn a_target_in_another_pid_namespace() {
+    need_probes!();
+    let program = compile::program("hooks_target.c", &["-pthread"]);
+    let mut unshare = Run::new("/usr/bin/unshare").args(["--pid", "--fork", "--kill-child"]).arg(program).spawn();
+    let greeting = unshare.ready();
+    assert!(greeting.contains("pid 1 "), "{greeting}");
+    let parent = unshare.pid();
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("children");
+    let inner: u32 = children.trim().parse().expect("one child");
+    let hooks = discover::process(inner).expect("hooks");
+    let mut attachment = Attachment::process(&hooks, AttachOptions::default()).expect("attached");
+    order(&mut unshare, "alloc 2");
+    let events = drain(&mut attachment);
+    assert_eq!(allocs(&events), 2);
+    assert!(events.iter().all(|event| event.header().tgid == inner));
 }
 
 #[test]

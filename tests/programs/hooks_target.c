@@ -13,6 +13,7 @@
    threads N        N threads, each one hit of the alloc hook                  done
    held             the thread that was started before "ready" hits once       done
    fork             forks; the child hits the alloc hook 5 times and ends      child = semaphore it saw, done
+   vfork            a vfork child, which shares our memory, hits once          done
    exec             executes itself again                                      ready ...
    quit             ends */
 #include "fact.h"
@@ -179,6 +180,14 @@ int main(int argc, char **argv)
 				for (unsigned long i = 0; i < 5; i++)
 					hit_alloc(0xa00000 + 64 * i, (uintptr_t)&known);
 				line("child = %u", jeprobe_alloc_semaphore);
+				_exit(0);
+			}
+			MUST(waitpid(child, &status, 0) == child && status == 0);
+		} else if (!strcmp(text, "vfork")) {
+			int status;
+			pid_t child = vfork();
+			if (child == 0) {
+				hit_alloc(0xb00000, (uintptr_t)&known);
 				_exit(0);
 			}
 			MUST(waitpid(child, &status, 0) == child && status == 0);
