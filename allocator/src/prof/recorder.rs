@@ -255,14 +255,15 @@ fn stack_context(thread: &ThreadProf) -> Option<Ptr<ContextCell>> {
     Some(context)
 }
 
-/// A block whose page says that it may hold sampled objects is freed.
-pub fn free(_thread: &ThreadProf, ptr: usize, usable: usize) {
-    if let Some(context) = table::remove(ptr)
-        && hooks::free_wanted()
-    {
+/// A block whose page says that it may hold sampled objects is freed; true when it was one. About 45 instructions for
+/// one that was not.
+pub fn free(_thread: &ThreadProf, ptr: usize, usable: usize) -> bool {
+    let Some(context) = table::remove(ptr) else { return false };
+    if hooks::free_wanted() {
         let context = if context.depth == 0 { 0 } else { context.addr() };
         hooks::jeprobe_hook_free(ptr, usable as u64, context);
     }
+    true
 }
 
 /// A thread ends. Samples it takes afterwards are lost and counted.
