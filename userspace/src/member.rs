@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::model::{self, Profile, Values};
 use crate::proc::maps::Mapping;
 use crate::proc::{exe, pids};
-use crate::remote::target::{self, Target};
+use crate::remote::target::{self, Target, Word};
 use crate::track::live::Live;
 use crate::track::seed::Seed;
 use crate::units::SampleInterval;
@@ -31,6 +31,8 @@ pub struct Member {
     pub target: Option<Target>,
     /// Root of the table at the last reading.
     pub root: Option<Root>,
+    /// Log2 of the sampling interval that was in force during the session.
+    lg_sample: u32,
     /// Calls of `mallctl` by name.
     pub mallctls: BTreeMap<String, u64>,
     /// Heap files that the process wrote.
@@ -59,6 +61,7 @@ impl Member {
             owner: (status.uid, status.gid),
             target: Target::open(pid).ok(),
             root: None,
+            lg_sample: 0,
             mallctls: BTreeMap::new(),
             dumps: 0,
             children: Vec::new(),
@@ -83,8 +86,22 @@ impl Member {
         if self.root.is_none() {
             self.losses_before = root.drops;
         }
+        self.lg_sample = root.lg_sample;
         self.root = Some(root);
         Ok(Some(seed))
+    }
+
+    /// Changes the sampling interval; gives the one of before. Restoring it leaves [`Member::interval`] as it was.
+    pub fn set_lg_sample(&mut self, lg: u32) -> Result<Option<u32>, Error> {
+        let Some(target) = &self.target else { return Ok(None) };
+        let before = target.set(Word::LgSample, lg)?;
+        self.lg_sample = self.lg_sample.min(lg);
+        Ok(Some(before))
+    }
+
+    /// Mean bytes between samples; 1 when the process does not say.
+    pub fn interval(&self) -> SampleInterval {
+        SampleInterval(1_u64.checked_shl(self.lg_sample).unwrap_or(u64::MAX))
     }
 
     /// Reads the gauges and losses again.
@@ -143,8 +160,7 @@ impl Member {
 
     /// The profile of the image, from what the tracker counted.
     pub fn profile(&self, live: Option<&Live>) -> Profile {
-        let lg = self.root.map_or(0, |root| root.lg_sample);
-        let mut profile = Profile::new(SampleInterval(1_u64.checked_shl(lg).unwrap_or(u64::MAX)));
+        let mut profile = Profile::new(self.interval());
         profile.set_losses(self.own_losses());
         let mut without_stack = 0;
         for (_, stack) in live.into_iter().flat_map(Live::stacks) {

@@ -148,6 +148,11 @@ impl Session {
         &self.attachment
     }
 
+    /// Changes the sampling interval of a member; gives the one of before, `None` when it has no table.
+    pub fn set_lg_sample(&mut self, pid: u32, lg: u32) -> Result<Option<u32>, Error> {
+        self.members.get_mut(&pid).map_or(Ok(None), |member| member.set_lg_sample(lg))
+    }
+
     pub fn member(&self, pid: u32) -> Option<&Member> {
         self.members.get(&pid)
     }
@@ -244,8 +249,18 @@ impl Session {
 
     /// Detaches, takes the last events and reads the tables of the running members once more.
     pub fn stop(&mut self) -> Vec<Notice> {
+        let mut notices = self.pump();
+        // Allocations are detached first, and detaching takes a while: frees of samples that were taken in between are
+        // no loss.
+        let unknown_before: Vec<(u32, u64)> =
+            self.tracker.running().map(|image| (image.pid, image.live.gaps.unknown_frees)).collect();
         self.attachment.stop();
-        let notices = self.pump();
+        notices.extend(self.pump());
+        for (pid, unknown_frees) in unknown_before {
+            if self.tracker.get(pid).is_some() {
+                self.tracker.image(pid).live.gaps.unknown_frees = unknown_frees;
+            }
+        }
         self.sweep();
         for (&pid, member) in &mut self.members {
             member.reread_root();

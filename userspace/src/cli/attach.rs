@@ -10,13 +10,15 @@ use super::term::Term;
 use super::{inprocess, probes};
 use crate::error::Error;
 use crate::probe::privilege;
+use crate::remote::target;
 use crate::session::SessionError;
 
 pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
     if args.mode == Mode::Inprocess {
         return read_table(args, term);
     }
-    deliver::check(&args.output, args.pid)?;
+    let (pid, _) = target::present(args.pid)?;
+    deliver::check(&args.output, pid)?;
     let missing = privilege::check();
     if !missing.is_empty() {
         if args.mode == Mode::Ebpf {
@@ -29,10 +31,11 @@ pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
         term.say(format_args!("hint: {}", missing[0].hint));
         return read_table(args, term);
     }
-    match probes::open(args) {
-        Ok(session) => probes::run(session, args, term),
+    match probes::open(pid, args) {
+        Ok(session) => probes::run(session, pid, args, term),
         // What is wrong with the process is wrong in either mode; only the kernel's refusal leaves the other way.
         Err(SessionError::Attach(error)) if args.mode == Mode::Auto => {
+            target::present(pid)?;
             let error = anyhow::Error::from(error);
             term.warn(format_args!("no probes: {error:#}"));
             read_table(args, term)

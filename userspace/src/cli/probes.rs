@@ -24,7 +24,6 @@ use crate::member::Member;
 use crate::model::Profile;
 use crate::outfile;
 use crate::probe::attach::{self, AttachOptions};
-use crate::remote::target::Word;
 use crate::session::{Closed, Notice, Session, SessionError};
 use crate::wait::{PidFd, Signals, ready};
 
@@ -44,8 +43,8 @@ pub fn options(stacks: Stacks) -> AttachOptions {
     AttachOptions { stacks, ring_bytes: RING_BYTES }
 }
 
-pub fn open(args: &AttachArgs) -> Result<Session, SessionError> {
-    Session::process(args.pid, options(args.stacks))
+pub fn open(pid: u32, args: &AttachArgs) -> Result<Session, SessionError> {
+    Session::process(pid, options(args.stacks))
 }
 
 /// How it ended and what is left: a running process, or an image that is gone.
@@ -54,8 +53,7 @@ enum End {
     Gone(Box<Closed>),
 }
 
-pub fn run(mut session: Session, args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
-    let pid = args.pid;
+pub fn run(mut session: Session, pid: u32, args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
     let system = |what| move |source| Error::System { what, source };
     let signals = Signals::block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]).map_err(system("receive signals"))?;
     let pidfd = PidFd::open(pid).map_err(|_| Error::NoProcess { pid })?;
@@ -65,13 +63,16 @@ pub fn run(mut session: Session, args: &AttachArgs, term: &mut Term) -> Result<O
     for line in session.attachment().warnings() {
         term.warn(line);
     }
+    let sampling_before = match args.lg_sample {
+        Some(lg) => session.set_lg_sample(pid, lg)?,
+        None => None,
+    };
+    if let Some(member) = session.member(pid) {
+        term.say(format_args!("sampling: one allocation per {} bytes on average", member.interval().0));
+    }
     if args.duration.is_none() {
         term.say("end with Ctrl-C");
     }
-    let sampling_before = match args.lg_sample {
-        Some(lg) => set_interval(&session, pid, lg)?,
-        None => None,
-    };
     let deadline = args.duration.map(|duration| Instant::now() + duration);
     let mut images = 0;
     let end = loop {
@@ -105,7 +106,7 @@ pub fn run(mut session: Session, args: &AttachArgs, term: &mut Term) -> Result<O
             }
             if let Some(before) = sampling_before {
                 // Fails only when the process ended in this moment: there is nothing to put back then.
-                let _gone = set_interval(&session, pid, before);
+                let _gone = session.set_lg_sample(pid, before);
             }
             tell(&session.stop(), term);
             let Some(mut profile) = session.profile(pid) else {
@@ -127,15 +128,6 @@ pub fn run(mut session: Session, args: &AttachArgs, term: &mut Term) -> Result<O
             finish_gone(&closed, &session, args, term)
         }
     }
-}
-
-/// Writes the sampling interval; gives the one of before.
-fn set_interval(session: &Session, pid: u32, lg: u32) -> Result<Option<u32>, Error> {
-    session
-        .member(pid)
-        .and_then(|member| member.target.as_ref())
-        .map(|target| target.set(Word::LgSample, lg))
-        .transpose()
 }
 
 /// Waits until the new image has hooks; false when it gets none in time, ends, or the user ends the command.
@@ -161,6 +153,9 @@ fn image_profile(closed: &Closed, args: &AttachArgs, number: u32, term: &mut Ter
     describe(&mut profile, &closed.member);
     outfile::write(&path, |out| crate::output::heap_v2::write(&profile, out))?;
     term.say(format_args!("profile of {} until then written to {}", closed.member.name, path.display()));
+    for note in profile.notes() {
+        term.say(format_args!("  {note}"));
+    }
     Ok(())
 }
 
@@ -168,7 +163,6 @@ fn finish_gone(closed: &Closed, session: &Session, args: &AttachArgs, term: &mut
     let member = &closed.member;
     let what = if closed.by_exec { "started a program without the allocator" } else { "ended" };
     let line = format!("process {} ({}) {what}; this is what was collected until then", member.pid, member.name);
-    term.warn(&line);
     let mut profile = closed.profile();
     profile.add_note(line);
     describe(&mut profile, member);
@@ -185,7 +179,7 @@ fn finish(
 ) -> Result<Outcome> {
     add_losses(&mut profile, &session.losses());
     let finished = Finished { profile: &profile, written: None, root, stdout: Stdout::Ours };
-    deliver::deliver(&finished, &args.output, args.pid, term)
+    deliver::deliver(&finished, &args.output, profile.pid().unwrap_or(args.pid), term)
 }
 
 pub fn add_losses(profile: &mut Profile, losses: &[u64]) {

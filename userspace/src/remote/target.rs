@@ -65,17 +65,7 @@ pub struct Target {
 impl Target {
     /// Finds the table of a process.
     pub fn open(pid: u32) -> Result<Target, Error> {
-        let status = match pids::status(pid) {
-            Ok(status) => status,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NoProcess { pid }),
-            Err(source) => return Err(access(pid, String::new(), "read the status", source)),
-        };
-        // A thread's id has a directory too, hidden from the list; the process is what has a heap.
-        let pid = status.tgid;
-        let name = status.name;
-        if matches!(status.state, 'Z' | 'X') {
-            return Err(Error::Zombie { pid, name });
-        }
+        let (pid, name) = present(pid)?;
         let maps = match exe::read_maps(pid) {
             Ok(maps) => maps,
             Err(source) => return Err(access(pid, name, "read the mappings", source)),
@@ -162,6 +152,20 @@ pub fn build_id_of(pid: u32, mapping: &Mapping) -> Option<Vec<u8>> {
     let cache = object::ReadCache::new(&file);
     let object = object::File::parse(&cache).ok()?;
     object::Object::build_id(&object).ok()?.map(<[u8]>::to_vec)
+}
+
+/// The process of a pid that has memory, and its name.
+pub fn present(pid: u32) -> Result<(u32, String), Error> {
+    let status = match pids::status(pid) {
+        Ok(status) => status,
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {
+            return Err(Error::NoProcess { pid });
+        }
+        Err(source) => return Err(access(pid, String::new(), "read the status", source)),
+    };
+    // A thread's id has a directory too, hidden from the list; the process is what has a heap.
+    let (pid, name) = (status.tgid, status.name);
+    if matches!(status.state, 'Z' | 'X') { Err(Error::Zombie { pid, name }) } else { Ok((pid, name)) }
 }
 
 /// Path of the main program as the process sees it.
