@@ -270,7 +270,7 @@ macro_rules! operators {
     ($($(#[$doc:meta])* $symbol:literal = $name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)? $body:block)*) => {$(
         $(#[$doc])*
         #[unsafe(export_name = $symbol)]
-        unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? $body
+        extern "C" fn $name($($arg: $type),*) $(-> $result)? $body
     )*};
 }
 

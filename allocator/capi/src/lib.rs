@@ -12,9 +12,9 @@
 //! Nothing depends on this package: it owns the panic handler, which a program with `std` must not have twice.
 #![no_std]
 
-mod ctl;
+pub mod ctl;
 mod cxx;
-mod jemalloc;
+pub mod jemalloc;
 mod meta;
 mod rt;
-mod std_c;
+pub mod std_c;
