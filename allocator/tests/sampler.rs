@@ -175,6 +175,7 @@ fn known_bytes_come_out_of_the_file_and_failures_say_why() {
     assert!(!text.contains("\n@ "));
 
     failures(&dir);
+    threads(&dir, &mut from);
     requests(&dir, &mut from);
     std::fs::remove_dir_all(&dir).expect("clean up");
 }
@@ -202,6 +203,27 @@ fn failures(dir: &Path) {
     for name in [format!("own.{pid}.0.m0.heap"), format!("own.{pid}.1.m1.heap")] {
         assert!(dir.join(&name).exists(), "{name}");
     }
+}
+
+/// A slot that served a thread serves the next one, which samples under a number of its own.
+fn threads(dir: &Path, from: &mut Pretend) {
+    prof::reset(Some(0));
+    prof::set_active(true);
+    let ended = prof::jeprobe_root.drops_of(Reason::ThreadExiting);
+    for name in [c"first", c"second"] {
+        from.next = from.allocated + prof::thread_init(&from.thread);
+        prof::set_thread_name(&from.thread, name).expect("name");
+        site_page(from, 4096, 10);
+        prof::thread_exit(&from.thread, 1, 1);
+    }
+    assert_eq!(prof::jeprobe_root.drops_of(Reason::ThreadExiting), ended);
+    site_page(from, 4096, 10);
+    assert_eq!(prof::jeprobe_root.drops_of(Reason::ThreadExiting), ended + 10);
+    let (_, text) = dump(dir, "threads.heap");
+    assert!(text.contains(": 10: 40960 [10: 40960] first\n"), "{text}");
+    assert!(text.contains(": 10: 40960 [10: 40960] second\n"), "{text}");
+    prof::thread_init(&from.thread);
+    prof::set_active(false);
 }
 
 /// A dump request from outside is served at the next sample point, also when dormant.

@@ -167,15 +167,34 @@ fn thread_pointer() -> u64 {
     pointer
 }
 
-/// Finds the mapping that holds `sp`.
+/// Stacks of threads, by the address of the control block at their end: thread libraries use stacks again, and a look
+/// at the mappings takes 0.1 ms. One word each: page number of the block in the upper 35 bits, pages below it.
+static KNOWN_STACKS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+const PAGES_BITS: u32 = 29;
+
+/// Finds the mapping that holds `sp`, and its part that is the stack's.
 fn find_stack(stack: &mut Stack, sp: u64, buf: &mut [u8]) {
+    let block = thread_pointer();
+    let page = block >> 12;
+    let known = &KNOWN_STACKS[page as usize % KNOWN_STACKS.len()];
+    // Relaxed: the word is complete in itself. Between the stack pointer and the control block of a thread there is
+    // nothing but its stack, as far down as that of the last thread there went.
+    let word = known.load(Ordering::Relaxed);
+    let low = block.saturating_sub((word & ((1 << PAGES_BITS) - 1)) << 12);
+    if word >> PAGES_BITS == page && (low..block).contains(&sp) {
+        *stack = Stack { low, high: block };
+        return;
+    }
     *stack = Stack::UNKNOWN;
     let _ = maps::each(buf, |mapping| {
         if mapping.readable && (mapping.start..mapping.end).contains(&sp) {
             // The mapping may go on into memory that is not the stack's; the control block lies at the stack's end.
-            let block = thread_pointer();
-            let high = if (sp..mapping.end).contains(&block) { block } else { mapping.end };
-            *stack = Stack { low: mapping.start, high };
+            let within = (sp..mapping.end).contains(&block);
+            *stack = Stack { low: mapping.start, high: if within { block } else { mapping.end } };
+            let pages = (block.wrapping_sub(mapping.start)) >> 12;
+            if within && pages < 1 << PAGES_BITS {
+                known.store(page << PAGES_BITS | pages, Ordering::Relaxed);
+            }
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())

@@ -134,8 +134,13 @@ fn booted() -> bool {
     jeprobe_root.state.load(Ordering::Acquire) == STATE_READY
 }
 
-/// Starts a thread's sampler; the first distance, bytes.
+/// Starts a thread's sampler, which may have served a thread that ended; the first distance, bytes.
 pub fn thread_init(thread: &ThreadProf) -> u64 {
+    thread.ready.set(false);
+    thread.ended.set(false);
+    thread.record.set(None);
+    thread.stack.set(Stack::UNKNOWN);
+    thread.counted_bytes.set(0);
     if !booted() {
         return BEFORE_BOOT_BYTES;
     }
