@@ -247,7 +247,7 @@ fn a_static_program_records_nothing() {
     let ended = Run::new(artefact::command()).args(["run", "--"]).arg(program).dir(dir.path()).finish();
     assert_eq!(ended.code(), 1, "{ended}");
     assert!(
-        ended.stderr.contains("recorded no profile\nhint: a static or setuid program ignores LD_PRELOAD"),
+        ended.stderr.contains("recorded no profile\nhint: static and setuid programs ignore LD_PRELOAD"),
         "{ended}"
     );
 }

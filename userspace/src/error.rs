@@ -118,7 +118,8 @@ impl Error {
             }
             Error::NothingRead { .. } => Some("start it under the allocator from the beginning: jeprobe run -- COMMAND".into()),
             Error::NothingRecorded { killed: false, .. } => Some(
-                "a static or setuid program ignores LD_PRELOAD; check with: ldd COMMAND, and link libjeprobe.a into static ones"
+                "static and setuid programs ignore LD_PRELOAD (check with: ldd COMMAND; link libjeprobe.a into static ones), \
+                 and one that leaves through _exit within a few milliseconds leaves none"
                     .into(),
             ),
             Error::Stdout(_)

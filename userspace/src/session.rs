@@ -178,11 +178,7 @@ impl Session {
 
     /// Takes all waiting events and says what is worth telling.
     pub fn pump(&mut self) -> Vec<Notice> {
-        let mut events = Vec::new();
-        self.attachment.drain(&mut |event| events.push(event));
-        for event in events {
-            self.take(&event);
-        }
+        self.drain();
         for pid in std::mem::take(&mut self.reset) {
             self.reseed(pid);
         }
@@ -197,10 +193,23 @@ impl Session {
         std::mem::take(&mut self.notices)
     }
 
+    fn drain(&mut self) {
+        let mut events = Vec::new();
+        self.attachment.drain(&mut |event| events.push(event));
+        for event in events {
+            self.take(&event);
+        }
+    }
+
     /// Finds processes that ended without telling. Costs a look at each; call it once a second.
     pub fn sweep(&mut self) {
+        self.drain();
         self.tracker.sweep();
         self.collect_closed();
+        if !self.closed.is_empty() {
+            // What a process did between the drain above and its end.
+            self.drain();
+        }
         self.ending.retain(|pid| self.tracker.get(*pid).is_some_and(|image| image.state == State::Ending));
     }
 
@@ -313,6 +322,9 @@ impl Session {
     fn take(&mut self, event: &Event) {
         let pid = event.header().tgid;
         let is_new = !self.members.contains_key(&pid);
+        if is_new && self.take_late(pid, event) {
+            return;
+        }
         match event {
             // Alone, a process is followed without its children, whose copies of the heap would only be held for nothing.
             Event::Fork(_) if !self.host => {}
@@ -357,6 +369,19 @@ impl Session {
             }
             Event::Alloc(_) | Event::Free(_) => {}
         }
+    }
+
+    /// Applies a record of a process that a sweep has just closed; false when it is not of one.
+    fn take_late(&mut self, pid: u32, event: &Event) -> bool {
+        let ended = self.closed.iter_mut().find(|closed| closed.member.pid == pid && !closed.by_exec);
+        let Some(image) = ended.and_then(|closed| closed.image.as_mut()) else { return false };
+        match event {
+            Event::Alloc(alloc) => image.live.alloc(alloc),
+            Event::Free(free) => image.live.free(free),
+            Event::Context(context) => image.live.context(context),
+            _ => return false,
+        }
+        true
     }
 
     /// Writes the merged profile beside the file that the process wrote, with the rights of the process's owner: the

@@ -148,7 +148,14 @@ fn conclude(
         }
         (None, None) => {
             others(args, pid, &files, scratch, term);
-            return Err(Error::NothingRecorded { pid, name, killed: status.signal().is_some() }.into());
+            let error = Error::NothingRecorded { pid, name, killed: status.signal().is_some() };
+            // A command that failed by itself has said why; its code says more than ours.
+            return if code == 0 {
+                Err(error.into())
+            } else {
+                term.error(&error.into());
+                Ok(Outcome::Child(code))
+            };
         }
     };
     let finished = Finished { profile: &profile, written: bytes.as_deref(), root: None, stdout: Stdout::Childs };

@@ -31,6 +31,9 @@ const PUMP_EVERY: Duration = Duration::from_millis(100);
 const SCAN_EVERY: Duration = Duration::from_secs(1);
 const SCAN_SHARE: u32 = 20;
 
+/// For processes that ended before they could be asked.
+const UNKNOWN: &str = "unknown";
+
 /// One line of the table at the end. Bytes are estimates.
 #[derive(Debug)]
 struct Row {
@@ -145,7 +148,7 @@ impl Harvest {
         let sum = profile.sum();
         self.rows.push(Row {
             pid: member.pid,
-            name: member.name.clone(),
+            name: if member.name.is_empty() { UNKNOWN.to_owned() } else { member.name.clone() },
             inuse_bytes: sum.current.est.bytes,
             alloc_bytes: sum.cumulative.est.bytes,
             samples: sum.cumulative.raw.objects.max(sum.current.raw.objects),
@@ -207,6 +210,7 @@ impl Harvest {
                 row.state
             )?;
         }
+        writeln!(out, "alloc: since the attach began; inuse: also what was sampled before it")?;
         if self.idle > 0 {
             writeln!(out, "and {} processes without a sample", self.idle)?;
         }
@@ -224,6 +228,7 @@ fn is_lost(reason: Reason) -> bool {
 
 /// `redis-server.4312.heap`; later images of one pid are numbered.
 fn file_name(name: &str, pid: u32, image: u32) -> String {
+    let name = if name.is_empty() { UNKNOWN } else { name };
     let name: String = name.chars().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
     match image {
         1 => format!("{name}.{pid}.heap"),
