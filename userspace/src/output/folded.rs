@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::select::{Options, Selection};
+use super::select::{Options, Selection, user_functions};
 use crate::symbolize::Symbols;
 
 /// What stands for a stack without any frame outside the allocator.
@@ -29,7 +29,7 @@ pub fn lines(selection: &Selection<'_>, symbols: &Symbols, options: &Options) ->
         for &avma in sites.iter().rev() {
             match symbols.site(avma) {
                 Some(site) if !site.functions.is_empty() => {
-                    site.functions.iter().rev().for_each(|function| push(&mut stack, &function.short));
+                    user_functions(site).iter().rev().for_each(|function| push(&mut stack, &function.short));
                 }
                 Some(site) => push(&mut stack, &site.label),
                 None => push(&mut stack, &format!("{avma:016x}")),

@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use regex::Regex;
 
 use crate::model::{Profile, StackId, Values, call_site};
-use crate::symbolize::{Site, Symbols};
+use crate::symbolize::{Function, Site, Symbols};
 
 /// Addresses from here on are not code; jeprof passes over them.
 const END_OF_CODE: u64 = 1 << 63;
@@ -226,7 +226,7 @@ impl<'a> Selection<'a> {
         let Some(site) = self.symbols.site(avma).filter(|site| !site.functions.is_empty()) else {
             return vec![self.symbols.site(avma).map_or_else(|| format!("{avma:016x}"), |site| site.label.clone())];
         };
-        site.functions
+        user_functions(site)
             .iter()
             .map(|function| {
                 let name =
@@ -246,15 +246,23 @@ impl<'a> Selection<'a> {
     }
 }
 
+/// Functions of an address, innermost first, without the allocator's that were inlined into a function of the user.
+pub(super) fn user_functions(site: &Site) -> &[Function] {
+    let cut = |function: &&Function| function.is_inlined && is_listed(&function.short);
+    &site.functions[site.functions.iter().take_while(cut).count()..]
+}
+
 fn is_allocator_function(site: &Site) -> bool {
-    site.functions.last().is_some_and(|function| {
-        let name = function.short.split_once('@').map_or(function.short.as_str(), |(name, _)| name);
-        let listed = |name: &str| ALLOCATOR_FUNCTIONS.contains(&name);
-        listed(name)
-            || name.strip_prefix('_').is_some_and(listed)
-            || name.contains("TCMalloc")
-            || name.starts_with("tcmalloc::")
-    })
+    site.functions.last().is_some_and(|function| is_listed(&function.short))
+}
+
+fn is_listed(short: &str) -> bool {
+    let name = short.split_once('@').map_or(short, |(name, _)| name);
+    let listed = |name: &str| ALLOCATOR_FUNCTIONS.contains(&name);
+    listed(name)
+        || name.strip_prefix('_').is_some_and(listed)
+        || name.contains("TCMalloc")
+        || name.starts_with("tcmalloc::")
 }
 
 /// A pattern with its answers by address.
@@ -271,9 +279,8 @@ impl Matcher<'_> {
             *self.known.entry(avma).or_insert_with(|| {
                 regex.is_match(&format!("{avma:016x}"))
                     || symbols.site(avma).is_some_and(|site| {
-                        let named = |function: &crate::symbolize::Function| {
-                            regex.is_match(&function.short) || regex.is_match(&function.location)
-                        };
+                        let named =
+                            |function: &Function| regex.is_match(&function.short) || regex.is_match(&function.location);
                         site.functions.iter().any(named) || regex.is_match(&site.label)
                     })
             })
