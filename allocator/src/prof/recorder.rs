@@ -41,9 +41,9 @@ use super::{exit, hooks};
 use crate::conf::{self, Options};
 use crate::sys;
 
-/// Distance of a thread that comes before `boot`: it asks again soon, and the few bytes it allocates meanwhile are the
-/// runtime's own.
-const BEFORE_BOOT_BYTES: u64 = 64 << 10;
+/// Distance of a thread that comes before `boot`: it asks again with its next allocation. Only the booting thread and
+/// those started while it boots do.
+const BEFORE_BOOT_BYTES: u64 = 1;
 
 static THREAD_ACTIVE_INIT: AtomicBool = AtomicBool::new(true);
 /// Mixed into every generator's seed; set at boot.
@@ -164,7 +164,11 @@ pub fn sample(
     deallocated: u64,
 ) -> Outcome {
     if !thread.ready.get() {
-        return Outcome { marked: false, distance: thread_init(thread) };
+        // The first distance begins before this allocation.
+        let distance = thread_init(thread);
+        if !thread.ready.get() || distance > usable as u64 {
+            return Outcome { marked: false, distance: distance.saturating_sub(usable as u64).max(1) };
+        }
     }
     let drawn_lg = thread.drawn_lg.get();
     let distance = thread.draw();
