@@ -338,3 +338,51 @@ fn writing_has_its_effect() {
         is("errno", "kept"),
     ]);
 }
+
+/// The tree's lock is free in every child, and no thread is left behind in the parent.
+#[test]
+fn forks_amid_control_calls() {
+    if flavour() != Flavour::Jeprobe {
+        skip!("about our locks");
+    }
+    let ended = Run::preloaded(compile::program("ctl_fork.c", &[])).finish().ok();
+    ended.facts().check(&[is("children", "200")]);
+}
+
+/// Linked dynamically, statically and in a fully static program, the library sees the program's own variables.
+#[test]
+fn the_programs_variables_are_seen() {
+    if flavour() != Flavour::Jeprobe {
+        skip!("uses names of 5.3.1");
+    }
+    let include = format!("-I{}", artefact::include_dir().display());
+    let library = artefact::library().expect("a library is under test");
+    let folder = library.parent().expect("a file lies in a folder").display().to_string();
+    let archive = artefact::static_library().display().to_string();
+    let programs = [
+        compile::program(
+            "conf_variables.c",
+            &[&include, "-ljeprobe", &format!("-L{folder}"), &format!("-Wl,-rpath,{folder}")],
+        ),
+        compile::program("conf_variables.c", &[&include, &archive, "-lm"]),
+        compile::program("conf_variables.c", &[&include, &archive, "-lm", "-static"]),
+    ];
+    for program in programs {
+        let ended = Run::new(&program).conf("narenas:5,dirty_decay_ms:9").finish().ok();
+        ended.facts().check(&[
+            is("narenas", "5"),
+            is("dirty", "2"),
+            is("dump", "14"),
+            is("messages", "1"),
+            is("null opaque", "1"),
+            is("prefix", "1"),
+            is("names the file", "1"),
+            is("ends", "1"),
+            is("messages after", "1"),
+        ]);
+        let lines: Vec<&str> = ended.stderr.lines().collect();
+        assert_eq!(lines.len(), 3, "{ended}");
+        assert_eq!(lines[0], "<jeprobe>: Invalid conf pair: planted_low:1");
+        assert_eq!(lines[1], "<jeprobe>: Invalid conf pair: planted_high:1");
+    }
+}

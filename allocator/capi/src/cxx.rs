@@ -243,14 +243,19 @@ fn runtime(linked: Address, name: &CStr) -> Address {
     if !linked.is_null() {
         return linked;
     }
-    let (open, find) = (weak!("dlopen"), weak!("dlsym"));
-    if open.is_null() || find.is_null() {
+    let find = weak!("dlsym");
+    if find.is_null() {
+        return core::ptr::null();
+    }
+    // SAFETY: the symbol is libc's `dlsym`.
+    let find = unsafe { core::mem::transmute::<Address, extern "C" fn(*mut c_void, *const c_char) -> Address>(find) };
+    // Not by a reference of its own: linking a static program against `dlopen` makes the linker warn.
+    let open = find(libc::RTLD_DEFAULT, c"dlopen".as_ptr());
+    if open.is_null() {
         return core::ptr::null();
     }
     // SAFETY: the symbol is libc's `dlopen`.
     let open = unsafe { core::mem::transmute::<Address, extern "C" fn(*const c_char, c_int) -> *mut c_void>(open) };
-    // SAFETY: the symbol is libc's `dlsym`.
-    let find = unsafe { core::mem::transmute::<Address, extern "C" fn(*mut c_void, *const c_char) -> Address>(find) };
     for library in RUNTIMES {
         let handle = open(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {
