@@ -13,7 +13,7 @@ use crate::error::AllocError;
 use crate::extent::{Extent, State};
 use crate::pages::{PageStats, Pages, Which};
 use crate::prim::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use crate::sizeclass::{CACHED_MAX, NBINS, SlabShape, index_of};
+use crate::sizeclass::{CACHED_MAX, NBINS, SlabShape, index_of, size_of_index};
 use crate::slab;
 use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
@@ -115,7 +115,7 @@ impl Arena {
     pub(crate) fn alloc_large(&self, usable: usize, align: usize) -> Result<&'static Extent, AllocError> {
         let extent = self.pages.lock().alloc(usable, align)?;
         extent.set_use(index_of(usable), false);
-        self.map_large(extent);
+        Self::map_large(extent);
         self.large_allocs.fetch_add(1, Ordering::Relaxed);
         self.large_bytes.fetch_add(usable, Ordering::Relaxed);
         Ok(extent)
@@ -147,13 +147,39 @@ impl Arena {
             // Wrapping: the difference may be negative.
             self.large_bytes.fetch_add(usable.wrapping_sub(old), Ordering::Relaxed);
         }
-        self.map_large(extent);
+        Self::map_large(extent);
         done
     }
 
-    fn map_large(&self, extent: &'static Extent) {
-        let cached = extent.bytes() <= CACHED_MAX && !extent.is_sampled();
-        emap::set_large(extent, if cached { fast_offset(extent.class()) } else { 0 });
+    /// Notes that a block in `extent`, one of this arena's, is a live sample: `free` must look closer from now on.
+    pub(crate) fn add_sample(&self, extent: &'static Extent) {
+        let _guard = self.sample_guard(extent);
+        if extent.add_sample() == 1 {
+            emap::set_fast(extent, 0);
+        }
+    }
+
+    /// Notes that a live sample in `extent` was freed; after the last one the fast path serves the extent again.
+    pub(crate) fn remove_sample(&self, extent: &'static Extent) {
+        let _guard = self.sample_guard(extent);
+        if extent.remove_sample() == 0 {
+            emap::set_fast(extent, Self::fast_of(extent));
+        }
+    }
+
+    /// Several threads may sample and free in one slab: its bin's lock orders them. A large block has one owner.
+    fn sample_guard(&self, extent: &Extent) -> Option<crate::bin::Held<'_>> {
+        if extent.is_slab() { self.bins.get(extent.class()).map(Bin::hold) } else { None }
+    }
+
+    fn fast_of(extent: &Extent) -> usize {
+        let cached =
+            extent.is_slab() || extent.bytes() == size_of_index(extent.class()) && extent.bytes() <= CACHED_MAX;
+        if cached && !extent.is_sampled() { fast_offset(extent.class()) } else { 0 }
+    }
+
+    fn map_large(extent: &'static Extent) {
+        emap::set_large(extent, Self::fast_of(extent));
     }
 
     fn give_pages_back(&self, extent: &'static Extent) {
@@ -172,7 +198,7 @@ impl Arena {
         // Relaxed: a lost count only delays the next look.
         let ticks = self.ticks.load(Ordering::Relaxed).wrapping_add(1);
         self.ticks.store(ticks, Ordering::Relaxed);
-        if ticks % TICKS_PER_DECAY == 0 {
+        if ticks.is_multiple_of(TICKS_PER_DECAY) {
             self.decay(sys::clock_monotonic_ns());
         }
     }

@@ -54,6 +54,9 @@ pub(crate) struct Inner {
     stats: BinStats,
 }
 
+/// Proof of holding a bin's lock, without access to the bin.
+pub(crate) struct Held<'a>(#[expect(dead_code, reason = "held, not used")] Guard<'a, Inner>);
+
 /// One bin.
 pub(crate) struct Bin {
     class: usize,
@@ -92,6 +95,11 @@ impl Bin {
         got
     }
 
+    /// Takes the lock for work on the samples of a slab.
+    pub(crate) fn hold(&self) -> Held<'_> {
+        Held(self.inner.lock())
+    }
+
     /// Takes the lock to give blocks back with [`Bin::put`].
     pub(crate) fn lock(&self, source: &impl SlabSource) -> Guard<'_, Inner> {
         let mut inner = self.inner.lock();
@@ -102,9 +110,8 @@ impl Bin {
 
     /// Frees one block of this bin.
     pub(crate) fn put(&self, inner: &mut Inner, source: &impl SlabSource, slab: &'static Extent, block: BlockPtr) {
-        match slab::put(slab, &self.shape, block) {
-            Ok(()) => {}
-            Err(misuse) => return report(block, misuse),
+        if let Err(misuse) = slab::put(slab, &self.shape, block) {
+            return report(block, misuse);
         }
         inner.stats.frees += 1;
         inner.stats.live = inner.stats.live.wrapping_sub(1);
@@ -125,7 +132,7 @@ impl Bin {
 
     /// Gives a chain of blocks of this bin back from a thread of another arena: one exchange; and, if the lock happens
     /// to be free, brings everything in.
-    pub(crate) fn put_remote(&self, source: &impl SlabSource, chain: Chain) {
+    pub(crate) fn put_remote(&self, source: &impl SlabSource, chain: &Chain) {
         self.remote.push(chain);
         if let Some(mut inner) = self.inner.try_lock() {
             inner.stats.flushes += 1;
@@ -184,14 +191,13 @@ impl Bin {
         if let Some(slab) = inner.current {
             return Some(slab);
         }
-        let slab = match inner.nonfull.pop() {
-            Some(slab) => slab,
-            None => {
-                let slab = source.new_slab(self.class, &self.shape)?;
-                inner.stats.slabs += 1;
-                inner.stats.slabs_made += 1;
-                slab
-            }
+        let slab = if let Some(slab) = inner.nonfull.pop() {
+            slab
+        } else {
+            let slab = source.new_slab(self.class, &self.shape)?;
+            inner.stats.slabs += 1;
+            inner.stats.slabs_made += 1;
+            slab
         };
         slab::check(slab);
         inner.current = Some(slab);

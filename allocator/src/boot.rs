@@ -74,14 +74,10 @@ fn start_slow() -> &'static Slot {
     // Starting: what the calls below allocate goes through the closed slot.
     let closed = thread::begin();
     let slot = if ensure() { thread::start() } else { None };
-    match slot {
-        Some(slot) => {
-            late();
-            slot
-        }
-        None => {
-            thread::give_up();
-            closed
-        }
+    if let Some(slot) = slot {
+        late();
+        return slot;
     }
+    thread::give_up();
+    closed
 }

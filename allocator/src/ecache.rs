@@ -44,6 +44,7 @@ impl ExtentSet {
     }
 
     /// Extents in the set.
+    #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.count
     }

@@ -18,8 +18,7 @@
 //! | last page of a large block, first and last of a free extent | extent, 0 |
 //! | any other | null |
 //!
-//! A slab or block that may hold sampled objects has `fast` 0 and is marked in its descriptor, so `free` finds the
-//! class of an ordinary block with two dependent loads and leaves the fast path for everything else.
+//! A slab or block that holds live samples has `fast` 0 and counts them in its descriptor, so `free` finds the class of an ordinary block with two dependent loads and leaves the fast path for everything else.
 //!
 //! I-EMAP-1: a word with `fast` != 0 belongs to an active extent. I-EMAP-2: no page inside an extent, other than
 //! those of the table above, has a word. I-EMAP-3: a descriptor in a word is never freed (`extent.rs`).
@@ -108,7 +107,7 @@ pub(crate) fn ensure(addr: usize, bytes: usize) -> Result<(), AllocError> {
     // One mapping for all: a request of terabytes needs thousands of leaves, which are never touched.
     let block = sys::reserve(missing * LEAF_BYTES, GRANULE).ok_or(AllocError::NoMemory)?;
     base::count_outside(missing * LEAF_BYTES);
-    let mut leaf = block.as_ptr().cast::<Leaf>();
+    let mut leaf = block.cast::<Leaf>().as_ptr();
     for (slot, index) in slots.iter().zip(first..) {
         if slot.load(Ordering::Acquire).is_null() {
             let biased = leaf.wrapping_sub(index << LG_LEAF);
@@ -176,10 +175,10 @@ pub(crate) fn clear_ends(extent: &'static Extent) {
     store(last_page(extent), None, 0);
 }
 
-/// Takes the extent off the fast path: a block inside is a live sample.
-pub(crate) fn set_sampled(extent: &'static Extent) {
-    extent.set_sampled(true);
-    if extent.is_slab() { set_slab(extent, 0) } else { set_large(extent, 0) }
+/// Writes the words of a used extent anew: `fast` 0 takes it off the fast path, because a block inside is a live
+/// sample.
+pub(crate) fn set_fast(extent: &'static Extent, fast: usize) {
+    if extent.is_slab() { set_slab(extent, fast) } else { set_large(extent, fast) }
 }
 
 /// The extent whose last page lies right below `addr`.
@@ -242,8 +241,8 @@ mod tests {
             assert!(core::ptr::eq(found(page).extent().expect("known"), extent));
             assert_eq!(found(page).fast(), 96);
         }
-        set_sampled(extent);
-        assert!(extent.is_sampled() && found(2).fast() == 0 && found(2).extent().is_some());
+        set_fast(extent, 0);
+        assert!(found(2).fast() == 0 && found(2).extent().is_some());
         clear_slab(extent);
         set_free(extent);
         assert!(found(0).extent().is_some() && found(3).extent().is_some());

@@ -12,8 +12,8 @@
 //! | Busy | the thread that took it out of a set to purge it | `Pages::settle` |
 //!
 //! Fields: `addr`, `bytes` as the state says; `arena` init-only; `state` lock:Pages, read by anyone as a hint;
-//! links as the state says (a set's heap and list; a bin's heap); `free`, `nfree` lock:Bin; `sampled` atomic: set by
-//! the thread that obtained the sampled block, cleared when the extent ends.
+//! links as the state says (a set's heap and list; a bin's heap); `free`, `nfree` lock:Bin; `samples` lock:Bin
+//! for a slab, the owner of the block for a large one; read by anyone who holds a block inside, for whom it is exact.
 #![forbid(unsafe_code)]
 
 use crate::ds::bitmap::Bitmap;
@@ -54,7 +54,7 @@ pub(crate) struct Extent {
     class: AtomicU8,
     slab: AtomicBool,
     zeroed: AtomicBool,
-    sampled: AtomicBool,
+    samples: AtomicU32,
     heap: [Link<Extent>; 3],
     list: [Link<Extent>; 2],
     pub(crate) free: Bitmap,
@@ -72,7 +72,7 @@ impl Extent {
             class: AtomicU8::new(0),
             slab: AtomicBool::new(false),
             zeroed: AtomicBool::new(false),
-            sampled: AtomicBool::new(false),
+            samples: AtomicU32::new(0),
             heap: [const { Link::null() }; 3],
             list: [const { Link::null() }; 2],
             free: Bitmap::new(),
@@ -85,7 +85,7 @@ impl Extent {
         self.addr.store(addr, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
         self.slab.store(false, Ordering::Relaxed);
-        self.sampled.store(false, Ordering::Relaxed);
+        self.samples.store(0, Ordering::Relaxed);
         self.zeroed.store(zeroed, Ordering::Relaxed);
         self.set_state(state);
     }
@@ -155,14 +155,24 @@ impl Extent {
         self.zeroed.store(zeroed, Ordering::Relaxed);
     }
 
-    /// True when a block inside may be a live sample.
+    /// True when a block inside is a live sample.
     #[inline]
     pub(crate) fn is_sampled(&self) -> bool {
-        self.sampled.load(Ordering::Relaxed)
+        self.samples.load(Ordering::Relaxed) != 0
     }
 
-    pub(crate) fn set_sampled(&self, sampled: bool) {
-        self.sampled.store(sampled, Ordering::Relaxed);
+    /// One live sample more; under the lock of the bin for a slab. How many there are.
+    pub(crate) fn add_sample(&self) -> u32 {
+        let count = self.samples.load(Ordering::Relaxed).saturating_add(1);
+        self.samples.store(count, Ordering::Relaxed);
+        count
+    }
+
+    /// One live sample less, likewise.
+    pub(crate) fn remove_sample(&self) -> u32 {
+        let count = self.samples.load(Ordering::Relaxed).saturating_sub(1);
+        self.samples.store(count, Ordering::Relaxed);
+        count
     }
 
     /// Free regions of a slab.

@@ -30,7 +30,7 @@ pub(crate) fn install() {
     let _ = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
-unsafe extern "C" fn prepare() {
+extern "C" fn prepare() {
     ctl::prefork();
     background::prefork();
     arenas::prefork_registry();
@@ -42,7 +42,7 @@ unsafe extern "C" fn prepare() {
     base::prefork();
 }
 
-unsafe extern "C" fn parent() {
+extern "C" fn parent() {
     base::postfork_parent();
     arenas::all().for_each(crate::arena::Arena::postfork_parent);
     explicit::postfork_parent();
@@ -53,7 +53,7 @@ unsafe extern "C" fn parent() {
     ctl::postfork_parent();
 }
 
-unsafe extern "C" fn child() {
+extern "C" fn child() {
     ctl::postfork_child();
     base::postfork_child();
     arenas::all().for_each(crate::arena::Arena::postfork_child);

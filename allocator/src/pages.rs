@@ -144,7 +144,7 @@ impl Pages {
             return false;
         }
         let Some(next) = emap::extent_at(extent.end()) else { return false };
-        if next.arena() != self.arena || next.bytes() < more || !self.is_free(next) {
+        if next.arena() != self.arena || next.bytes() < more || !Self::is_free(next) {
             return false;
         }
         self.remove_from_set(next);
@@ -239,7 +239,7 @@ impl Pages {
         }
     }
 
-    fn is_free(&self, extent: &Extent) -> bool {
+    fn is_free(extent: &Extent) -> bool {
         matches!(extent.state(), State::Dirty | State::Muzzy | State::Retained)
     }
 

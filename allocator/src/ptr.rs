@@ -11,12 +11,12 @@
 
 /// A pointer handed in by the client, unchecked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UserPtr(pub *mut u8);
+pub(crate) struct UserPtr(pub(crate) *mut u8);
 
 impl UserPtr {
     /// Its address, for lookups.
     #[inline(always)]
-    pub fn addr(self) -> usize {
+    pub(crate) fn addr(self) -> usize {
         self.0.addr()
     }
 }
@@ -31,12 +31,6 @@ impl BlockPtr {
     pub(crate) fn addr(self) -> usize {
         self.0.addr()
     }
-}
-
-/// `root` moved to `addr`, keeping its provenance.
-#[inline(always)]
-pub(crate) fn at(root: *mut u8, addr: usize) -> *mut u8 {
-    root.with_addr(addr)
 }
 
 /// `ptr` moved forward by `bytes`; stays inside what `ptr` may reach by the caller's arithmetic, and is not accessed

@@ -100,7 +100,7 @@ const fn build_shapes() -> [SlabShape; NBINS] {
     while i < NBINS {
         let size = SIZES[i];
         let mut slab = GRANULE;
-        while slab % size != 0 {
+        while !slab.is_multiple_of(size) {
             slab += GRANULE;
         }
         let inverse = (1u64 << 32).div_ceil(size as u64);
@@ -254,7 +254,7 @@ mod tests {
             let shape = slab_shape(ind);
             for reg in 0..shape.nregs {
                 let offset = u64::from(reg * shape.size);
-                assert_eq!(offset * u64::from(shape.inverse) >> 32, u64::from(reg));
+                assert_eq!((offset * u64::from(shape.inverse)) >> 32, u64::from(reg));
             }
         }
     }

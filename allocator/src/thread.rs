@@ -321,7 +321,7 @@ fn open(slot: &'static Slot) {
 }
 
 /// Destructor of the thread key.
-unsafe extern "C" fn on_exit(value: *mut c_void) {
+extern "C" fn on_exit(value: *mut c_void) {
     // SAFETY: the key's value is the `&'static Slot` that `start_slow` armed it with.
     let Some(slot) = (unsafe { value.cast::<Slot>().as_ref() }) else { return };
     let rounds = slot.rounds.load(Ordering::Relaxed);

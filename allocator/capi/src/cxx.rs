@@ -342,50 +342,62 @@ operators! {
 operators! {
     /// `delete(ptr)`.
     "_ZdlPv" = delete(ptr: *mut c_void) {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of operator delete.
+        unsafe { api::free(ptr.cast()) };
     }
     /// `delete[](ptr)`.
     "_ZdaPv" = delete_array(ptr: *mut c_void) {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of operator delete.
+        unsafe { api::free(ptr.cast()) };
     }
     /// `delete(ptr, nothrow)`, called when a constructor throws.
     "_ZdlPvRKSt9nothrow_t" = delete_quiet(ptr: *mut c_void, _quiet: Nothrow) {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of operator delete.
+        unsafe { api::free(ptr.cast()) };
     }
     /// `delete[](ptr, nothrow)`.
     "_ZdaPvRKSt9nothrow_t" = delete_array_quiet(ptr: *mut c_void, _quiet: Nothrow) {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of operator delete.
+        unsafe { api::free(ptr.cast()) };
     }
     /// `delete(ptr, size)`.
     "_ZdlPvm" = delete_sized(ptr: *mut c_void, _size: usize) {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of operator delete.
+        unsafe { api::free(ptr.cast()) };
     }
     /// `delete[](ptr, size)`.
     "_ZdaPvm" = delete_array_sized(ptr: *mut c_void, _size: usize) {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of operator delete.
+        unsafe { api::free(ptr.cast()) };
     }
     /// `delete(ptr, align)`.
     "_ZdlPvSt11align_val_t" = delete_aligned(ptr: *mut c_void, _align: usize) {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of operator delete.
+        unsafe { api::free(ptr.cast()) };
     }
     /// `delete[](ptr, align)`.
     "_ZdaPvSt11align_val_t" = delete_array_aligned(ptr: *mut c_void, _align: usize) {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of operator delete.
+        unsafe { api::free(ptr.cast()) };
     }
     /// `delete(ptr, align, nothrow)`.
     "_ZdlPvSt11align_val_tRKSt9nothrow_t" = delete_aligned_quiet(ptr: *mut c_void, _align: usize, _quiet: Nothrow) {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of operator delete.
+        unsafe { api::free(ptr.cast()) };
     }
     /// `delete[](ptr, align, nothrow)`.
     "_ZdaPvSt11align_val_tRKSt9nothrow_t" = delete_array_aligned_quiet(ptr: *mut c_void, _align: usize, _quiet: Nothrow) {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of operator delete.
+        unsafe { api::free(ptr.cast()) };
     }
     /// `delete(ptr, size, align)`.
     "_ZdlPvmSt11align_val_t" = delete_sized_aligned(ptr: *mut c_void, _size: usize, _align: usize) {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of operator delete.
+        unsafe { api::free(ptr.cast()) };
     }
     /// `delete[](ptr, size, align)`.
     "_ZdaPvmSt11align_val_t" = delete_array_sized_aligned(ptr: *mut c_void, _size: usize, _align: usize) {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of operator delete.
+        unsafe { api::free(ptr.cast()) };
     }
 }

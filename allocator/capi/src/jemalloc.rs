@@ -19,14 +19,16 @@ pub extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub extern "C" fn rallocx(ptr: *mut c_void, size: usize, flags: c_int) -> *mut c_void {
     let flags = Flags(flags);
-    api::realloc_placed(ptr.cast(), size, flags.align(), flags.zero(), flags.place()).cast()
+    // SAFETY: S1 by the contract of the C function.
+    unsafe { api::realloc_placed(ptr.cast(), size, flags.align(), flags.zero(), flags.place()) }.cast()
 }
 
 /// Resizes a block in place, as far as it goes; its usable size afterwards.
 #[unsafe(no_mangle)]
 pub extern "C" fn xallocx(ptr: *mut c_void, size: usize, extra: usize, flags: c_int) -> usize {
     let flags = Flags(flags);
-    api::resize_in_place(ptr.cast(), size, extra, flags.align(), flags.zero())
+    // SAFETY: S1 by the contract of the C function.
+    unsafe { api::resize_in_place(ptr.cast(), size, extra, flags.align(), flags.zero()) }
 }
 
 /// Usable size of a block.
@@ -39,9 +41,11 @@ pub extern "C" fn sallocx(ptr: *const c_void, _flags: c_int) -> usize {
 #[unsafe(no_mangle)]
 pub extern "C" fn dallocx(ptr: *mut c_void, flags: c_int) {
     if flags == 0 {
-        api::free(ptr.cast());
+        // SAFETY: S1 by the contract of the C function.
+        unsafe { api::free(ptr.cast()) };
     } else {
-        api::free_placed(ptr.cast(), Flags(flags).place());
+        // SAFETY: S1 by the contract of the C function.
+        unsafe { api::free_placed(ptr.cast(), Flags(flags).place()) };
     }
 }
 

@@ -90,7 +90,8 @@ pub extern "C" fn realloc(ptr: *mut c_void, size: usize) -> *mut c_void {
     if size == 0 {
         return realloc_to_zero(ptr);
     }
-    let block = api::realloc(ptr.cast(), size);
+    // SAFETY: S1 by the contract of the C function.
+    let block = unsafe { api::realloc(ptr.cast(), size) };
     if block.is_null() { out_of_memory("realloc") } else { block.cast() }
 }
 
@@ -99,11 +100,13 @@ fn realloc_to_zero(ptr: *mut c_void) -> *mut c_void {
     stats::count_zero_realloc();
     match conf::options().zero_realloc {
         ZeroRealloc::Free => {
-            api::free(ptr.cast());
+            // SAFETY: S1 by the contract of the C function.
+            unsafe { api::free(ptr.cast()) };
             core::ptr::null_mut()
         }
         ZeroRealloc::Alloc => {
-            let block = api::realloc(ptr.cast(), 0);
+            // SAFETY: S1 by the contract of the C function.
+            let block = unsafe { api::realloc(ptr.cast(), 0) };
             if block.is_null() { out_of_memory("realloc") } else { block.cast() }
         }
         ZeroRealloc::Abort => Line::new().text("Called realloc(non-null-ptr, 0) with zero_realloc:abort set").abort(),
@@ -113,19 +116,22 @@ fn realloc_to_zero(ptr: *mut c_void) -> *mut c_void {
 /// `free(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn free(ptr: *mut c_void) {
-    api::free(ptr.cast());
+    // SAFETY: S1 by the contract of the C function.
+    unsafe { api::free(ptr.cast()) };
 }
 
 /// `free_sized(3)` of C23.
 #[unsafe(no_mangle)]
 pub extern "C" fn free_sized(ptr: *mut c_void, _size: usize) {
-    api::free(ptr.cast());
+    // SAFETY: S1 by the contract of the C function.
+    unsafe { api::free(ptr.cast()) };
 }
 
 /// `free_aligned_sized(3)` of C23.
 #[unsafe(no_mangle)]
 pub extern "C" fn free_aligned_sized(ptr: *mut c_void, _align: usize, _size: usize) {
-    api::free(ptr.cast());
+    // SAFETY: S1 by the contract of the C function.
+    unsafe { api::free(ptr.cast()) };
 }
 
 /// `posix_memalign(3)`.

@@ -188,8 +188,9 @@ fn sample(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize) 
     let outcome = prof::sample(slot.prof(), block.addr(), requested, usable, allocated, deallocated);
     if outcome.marked
         && let Some(extent) = emap::word(block.addr()).extent()
+        && let Some(owner) = arenas::get(extent.arena())
     {
-        emap::set_sampled(extent);
+        owner.add_sample(extent);
     }
     slot.set_sample_distance(outcome.distance);
     stats::refresh_gauges();

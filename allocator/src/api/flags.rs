@@ -69,7 +69,7 @@ mod tests {
     fn fields_of_the_word() {
         let plain = Flags(0);
         assert_eq!((plain.align(), plain.zero(), plain.place()), (1, false, Place::default()));
-        let all = Flags(12 | 0x40 | (7 + 2) << 8 | (3 + 1) << 20);
+        let all = Flags(0xc | 0x40 | (7 + 2) << 8 | (3 + 1) << 20);
         assert_eq!((all.align(), all.zero()), (4096, true));
         assert_eq!(all.place(), Place { cache: CacheChoice::Explicit(7), arena: Some(3) });
         assert_eq!(Flags(0x100).place().cache, CacheChoice::Bypass);

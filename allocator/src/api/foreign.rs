@@ -57,7 +57,7 @@ pub(super) fn usable_size(ptr: *mut u8) -> usize {
 /// multiple of eight, is no block of anybody: to pass it on would crash without a word.
 fn refuse_wild(call: &str, ptr: *mut u8) {
     let before = ptr.addr().wrapping_sub(2 * size_of::<usize>());
-    if ptr.addr() % 8 == 0 && sys::is_mapped(before) && sys::is_mapped(ptr.addr()) {
+    if ptr.addr().is_multiple_of(8) && sys::is_mapped(before) && sys::is_mapped(ptr.addr()) {
         return;
     }
     let line = diag::Line::new().text("invalid pointer in ").text(call).text("(): ");

@@ -23,8 +23,12 @@ use super::flags::Place;
 use super::foreign;
 
 /// Frees a block; null is ignored, a pointer of another allocator is passed on.
+///
+/// # Safety
+/// S1: `ptr` is null, or a live block that the caller gives up. (A pointer that is no block at all is recognised; one
+/// that was freed before is found out when its slab is next looked at.)
 #[inline(always)]
-pub fn free(ptr: *mut u8) {
+pub unsafe fn free(ptr: *mut u8) {
     if let Some(slot) = thread::get() {
         let fast = emap::word(ptr.addr()).fast();
         if fast != 0 {
@@ -46,11 +50,15 @@ pub fn free(ptr: *mut u8) {
 #[cold]
 #[inline(never)]
 fn free_slow(ptr: *mut u8) {
-    free_placed(ptr, Place::default());
+    // SAFETY: S1 by the caller, `free`.
+    unsafe { free_placed(ptr, Place::default()) };
 }
 
 /// Frees a block through the given cache.
-pub fn free_placed(ptr: *mut u8, place: Place) {
+///
+/// # Safety
+/// S1: as for [`free`].
+pub unsafe fn free_placed(ptr: *mut u8, place: Place) {
     if ptr.is_null() {
         return;
     }
@@ -60,12 +68,20 @@ pub fn free_placed(ptr: *mut u8, place: Place) {
         return foreign::misuse("free", ptr, " is not the start of a live block; ignored");
     };
     let Some(arena) = arena_of(slot, Place { arena: None, ..place }) else { return };
-    if extent.is_sampled() {
-        prof::free(slot.prof(), ptr.addr(), usable);
-    }
+    end_sample(slot, block, extent, usable);
     fill_old(block, usable);
     slot.count_free(usable);
     give_back(block, extent, cache_of(slot, place), arena);
+}
+
+/// Tells the sampler that a block ends, if it may be one of its samples.
+pub(super) fn end_sample(slot: &Slot, block: BlockPtr, extent: &'static Extent, usable: usize) {
+    if extent.is_sampled()
+        && prof::free(slot.prof(), block.addr(), usable)
+        && let Some(owner) = arenas::get(extent.arena())
+    {
+        owner.remove_sample(extent);
+    }
 }
 
 /// Hands a block to the cache or to its arena.

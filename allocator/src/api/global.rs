@@ -29,7 +29,8 @@ unsafe impl GlobalAlloc for Jeprobe {
 
     #[inline]
     unsafe fn dealloc(&self, ptr: *mut u8, _: Layout) {
-        free::free(ptr);
+        // SAFETY: S1 by the contract of `dealloc`.
+        unsafe { free::free(ptr) };
     }
 
     #[inline]
@@ -43,6 +44,7 @@ unsafe impl GlobalAlloc for Jeprobe {
     #[inline]
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let new = Layout::from_size_align(new_size, layout.align()).unwrap_or(layout);
-        realloc::realloc_placed(ptr, new_size, align_of(new), false, Place::default())
+        // SAFETY: S1 by the contract of `realloc`.
+        unsafe { realloc::realloc_placed(ptr, new_size, align_of(new), false, Place::default()) }
     }
 }

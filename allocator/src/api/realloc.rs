@@ -10,7 +10,6 @@
 use crate::arenas;
 use crate::emap;
 use crate::extent::Extent;
-use crate::prof;
 use crate::ptr::{BlockPtr, UserPtr};
 use crate::sizeclass::{self, LARGE_MAX, LARGE_MIN};
 use crate::sys;
@@ -18,15 +17,22 @@ use crate::sys;
 use super::alloc::{allocate, event, zero};
 use super::flags::Place;
 use super::foreign;
-use super::free::{free_placed, slot, usable_of};
+use super::free::{end_sample, free_placed, slot, usable_of};
 
 /// `realloc` for a block that is not null and a size that is not 0; null when it failed and the block is unchanged.
-pub fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
-    realloc_placed(ptr, size, 1, false, Place::default())
+///
+/// # Safety
+/// S1: `ptr` is a live block, which the caller gives up unless the result is null.
+pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
+    // SAFETY: S1.
+    unsafe { realloc_placed(ptr, size, 1, false, Place::default()) }
 }
 
 /// Resizes a block, keeping `align` (1 = no wish); with `zeroed`, bytes beyond the old usable size read as zero.
-pub fn realloc_placed(ptr: *mut u8, size: usize, align: usize, zeroed: bool, place: Place) -> *mut u8 {
+///
+/// # Safety
+/// S1: as for [`realloc`].
+pub unsafe fn realloc_placed(ptr: *mut u8, size: usize, align: usize, zeroed: bool, place: Place) -> *mut u8 {
     let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return foreign::realloc(ptr, size) };
     let Some(old) = usable_of(block, extent) else {
         foreign::misuse("realloc", ptr, " is not the start of a live block");
@@ -48,12 +54,16 @@ pub fn realloc_placed(ptr: *mut u8, size: usize, align: usize, zeroed: bool, pla
     }
     // SAFETY: both blocks are live, distinct, and hold at least this many bytes.
     unsafe { ptr.copy_to_nonoverlapping(moved, old.min(size)) };
-    free_placed(ptr, Place { arena: None, ..place });
+    // SAFETY: S1: the client gave the block up, and nobody uses the old copy any more.
+    unsafe { free_placed(ptr, Place { arena: None, ..place }) };
     moved
 }
 
 /// `xallocx`: makes the usable size at least `size`, better `size + extra`, without moving; the usable size afterwards.
-pub fn resize_in_place(ptr: *mut u8, size: usize, extra: usize, align: usize, zeroed: bool) -> usize {
+///
+/// # Safety
+/// S1: `ptr` is a live block of the caller.
+pub unsafe fn resize_in_place(ptr: *mut u8, size: usize, extra: usize, align: usize, zeroed: bool) -> usize {
     let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return foreign::usable_size(ptr) };
     let Some(old) = usable_of(block, extent) else {
         foreign::misuse("xallocx", ptr, " is not the start of a live block");
@@ -93,9 +103,7 @@ fn resize_large(block: BlockPtr, extent: &'static Extent, requested: usize, new:
         return false;
     }
     let slot = slot();
-    if extent.is_sampled() {
-        prof::free(slot.prof(), block.addr(), old);
-    }
+    end_sample(slot, block, extent, old);
     slot.count_free(old);
     if slot.count_alloc(new) {
         event(slot, block.0, requested, new);

@@ -39,6 +39,7 @@ impl Bitmap {
     }
 
     /// True when the bit is set.
+    #[cfg(test)]
     pub(crate) fn is_set(&self, bit: usize) -> bool {
         self.0.get(bit / 64).is_some_and(|word| word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
     }

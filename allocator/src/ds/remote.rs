@@ -28,7 +28,7 @@ pub(crate) trait ChainNode {
 }
 
 /// A free block, seen as a node: its first eight bytes are the link.
-#[repr(C)]
+#[repr(C, align(8))]
 pub(crate) struct FreeBlock {
     _opaque: [u8; 8],
 }
@@ -65,6 +65,7 @@ impl Chain {
     }
 
     /// Adds a block that its client freed; its first bytes become the link.
+    #[expect(clippy::cast_ptr_alignment, reason = "every block lies at a multiple of eight")]
     pub(crate) fn add(&mut self, block: BlockPtr) {
         let node = block.0.cast::<FreeBlock>();
         // SAFETY: S1: a `BlockPtr` that reached a cache is freed memory of ours, owned by that cache.
@@ -129,7 +130,7 @@ impl<N: ChainNode> RemoteList<N> {
 #[cfg(not(loom))]
 impl RemoteList<FreeBlock> {
     /// Adds a chain that is not empty.
-    pub(crate) fn push(&self, chain: Chain) {
+    pub(crate) fn push(&self, chain: &Chain) {
         if !chain.is_empty() {
             // SAFETY: S1 by `Chain`: linked from first to last, made of freed blocks, and given up here.
             unsafe { self.push_chain(chain.first, chain.last) };

@@ -107,11 +107,13 @@ impl Stack {
     }
 
     /// Blocks the fast path can take.
+    #[cfg(test)]
     pub(crate) fn reachable(&self) -> usize {
         (self.top.get().addr() - self.lo.get().addr()) / 8
     }
 
     /// Blocks that still fit.
+    #[cfg(test)]
     pub(crate) fn room(&self) -> usize {
         (self.hi.get().addr() - self.top.get().addr()) / 8
     }

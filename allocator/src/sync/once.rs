@@ -27,6 +27,12 @@ pub struct OnceCell<T> {
 // Acquire (state table above).
 unsafe impl<T: Send + Sync> Sync for OnceCell<T> {}
 
+impl<T: Copy> Default for OnceCell<T> {
+    fn default() -> OnceCell<T> {
+        OnceCell::new()
+    }
+}
+
 impl<T: Copy> OnceCell<T> {
     /// An empty cell.
     #[cfg(not(loom))]
@@ -59,8 +65,10 @@ impl<T: Copy> OnceCell<T> {
         if self.state.load(Ordering::Acquire) != SET {
             return None;
         }
-        // SAFETY: SET was seen, so the value is written and no longer changes.
-        Some(unsafe { (*self.value.get()).assume_init_ref() })
+        // SAFETY: SET was seen, so nobody writes any more.
+        let value = unsafe { &*self.value.get() };
+        // SAFETY: SET was seen, so the value is written.
+        Some(unsafe { value.assume_init_ref() })
     }
 }
 
@@ -81,6 +89,12 @@ pub struct Once {
 }
 
 const ONCE_DONE: u32 = 1;
+
+impl Default for Once {
+    fn default() -> Once {
+        Once::new()
+    }
+}
 
 impl Once {
     /// Not begun.

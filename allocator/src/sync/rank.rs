@@ -64,7 +64,7 @@ mod checked {
     #[cold]
     #[inline(never)]
     fn violated(rank: Rank, held: u64) -> ! {
-        let highest = u64::from(63 - held.leading_zeros());
+        let highest = u64::from(held.ilog2());
         diag::Line::new()
             .text("lock order violated: rank ")
             .dec(rank as u64)

@@ -6,7 +6,7 @@
 //!         └ room           one array for all stacks, cut by `first[class]`
 //! ```
 //!
-//! Fill: an empty stack takes a batch from the bin; batches start at FIRST_FILL and double with each miss, up to half
+//! Fill: an empty stack takes a batch from the bin; batches start at [`FIRST_FILL`] and double with each miss, up to half
 //! of the stack. Flush: a full stack gives its older half back. Collection: one class a step, a step every 64 KiB
 //! allocated: blocks below the stack's floor went unused since the last visit and three quarters of them are flushed;
 //! then the floor rises to the top. So an idle class loses its blocks within a few rounds.
@@ -246,7 +246,9 @@ impl Cache {
         if class < NBINS {
             flush_small(class, blocks, arena);
         } else {
-            blocks.iter().for_each(|block| flush_large(class, block.load(Ordering::Relaxed)));
+            for block in blocks {
+                flush_large(class, block.load(Ordering::Relaxed));
+            }
         }
         stack.drop_oldest(room, count);
     }
@@ -307,7 +309,7 @@ fn flush_small(class: usize, blocks: &[AtomicPtr<u8>], arena: &Arena) {
         if let Some(owner) = ind.and_then(arenas::get)
             && let Some(bin) = owner.bin(class)
         {
-            bin.put_remote(owner, chain);
+            bin.put_remote(owner, &chain);
         }
         rest = rest.get(..left).unwrap_or(&[]);
     }
