@@ -36,6 +36,9 @@ const ALLOCATOR_FUNCTIONS: &[&str] = &[
     "__stop_google_malloc", "__start_malloc_hook", "__stop_malloc_hook",
 ];
 
+/// Beginnings of Rust paths in jeprobe's own allocator: linked into a program, it has no file that tells its frames.
+const OWN_CRATES: &[&str] = &["jeprobe_alloc::", "jeprobe_capi::"];
+
 /// Which number of a stack is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Value {
@@ -263,6 +266,7 @@ fn is_listed(short: &str) -> bool {
         || name.strip_prefix('_').is_some_and(listed)
         || name.contains("TCMalloc")
         || name.starts_with("tcmalloc::")
+        || OWN_CRATES.iter().any(|path| name.trim_start_matches('<').starts_with(path))
 }
 
 /// A pattern with its answers by address.
@@ -285,5 +289,135 @@ impl Matcher<'_> {
                     })
             })
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Granularity, Options, Selection, Value};
+    use crate::model::{Profile, StackId};
+    use crate::output::text;
+    use crate::symbolize::{Function, Site, Symbols};
+    use crate::units::{Count, EstCount, SampleInterval, Sums};
+    use regex::Regex;
+
+    fn site(names: &[&str]) -> Site {
+        let functions = names.iter().enumerate().map(|(at, name)| Function {
+            full: (*name).into(),
+            short: (*name).into(),
+            location: format!("{name}.c:{at}"),
+            is_inlined: at + 1 < names.len(),
+        });
+        Site { functions: functions.collect(), label: "lib.so+0x1".into(), start: 1, ..Site::default() }
+    }
+
+    fn bytes(bytes: u64) -> Sums {
+        Sums { raw: Count { objects: 1, bytes }, est: EstCount { objects: 1.0, bytes: bytes as f64 } }
+    }
+
+    /// Addresses are those of calls; frames behind the leaf are one past them.
+    fn symbols() -> Symbols {
+        Symbols::of([
+            (1, Site { is_allocator: true, ..site(&["slow_path"]) }),
+            (2, site(&["malloc"])),
+            (3, site(&["make"])),
+            (4, site(&["walk"])),
+            (5, site(&["main"])),
+            (6, site(&["helper", "make_all"])),
+            (7, Site { label: "libx.so+0x7".into(), ..Site::default() }),
+            (8, site(&["malloc", "load"])),
+            (9, site(&["<jeprobe_alloc::Jeprobe as core::alloc::GlobalAlloc>::alloc"])),
+        ])
+    }
+
+    fn profile(stacks: &[(&[u64], u64)]) -> Profile {
+        let mut profile = Profile::new(SampleInterval(0));
+        for (sites, value) in stacks {
+            let frames: Vec<u64> = sites.iter().enumerate().map(|(depth, site)| site + u64::from(depth > 0)).collect();
+            profile.add(&frames, None, bytes(*value), Sums::ZERO);
+        }
+        profile
+    }
+
+    fn table(profile: &Profile, options: &Options) -> String {
+        let symbols = symbols();
+        let mut out = Vec::new();
+        let options = Options { show_bytes: true, ..options.clone() };
+        text::write(&Selection::new(profile, &symbols, options.value), &options, &mut out).expect("memory");
+        let text = String::from_utf8(out).expect("text");
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
+    }
+
+    #[test]
+    fn allocator_frames_fall_by_address_and_by_the_oldest_listed_name() {
+        for stack in [&[1, 3, 5][..], &[1, 2, 3, 5], &[7, 2, 3, 5], &[2, 4, 2, 3, 5], &[1, 9, 3, 5]] {
+            let table = table(&profile(&[(stack, 10)]), &Options::default());
+            assert_eq!(
+                table, "Total: 10 B\n10 100.0% 100.0% 10 100.0% make\n0 0.0% 100.0% 10 100.0% main\n",
+                "{stack:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_inlined_malloc_is_no_row_and_other_inlined_functions_are() {
+        let table = table(&profile(&[(&[8, 6], 10)]), &Options::default());
+        assert_eq!(
+            table,
+            "Total: 10 B\n10 100.0% 100.0% 10 100.0% load\n0 0.0% 100.0% 10 100.0% helper (inline)\n0 0.0% 100.0% 10 100.0% \
+             make_all\n"
+        );
+    }
+
+    #[test]
+    fn recursion_counts_once_and_unnamed_frames_keep_their_label() {
+        let table = table(&profile(&[(&[7, 4, 4, 4], 10), (&[4, 5], 5)]), &Options::default());
+        assert_eq!(
+            table,
+            "Total: 15 B\n10 66.7% 66.7% 10 66.7% libx.so+0x7\n5 33.3% 100.0% 15 100.0% walk\n0 0.0% 100.0% 5 33.3% main\n"
+        );
+    }
+
+    #[test]
+    fn focus_and_ignore_look_at_names_places_and_addresses() {
+        let profile = profile(&[(&[3, 5], 10), (&[4, 5], 20)]);
+        for (pattern, rest) in [("^walk$", 20), (r"make\.c:0", 10), ("0{15}4", 20), ("main", 30)] {
+            let regex = Some(Regex::new(pattern).expect("a pattern"));
+            let focused = table(&profile, &Options { focus: regex.clone(), ..Options::default() });
+            assert!(focused.starts_with("Total: 30 B\n"), "the heading is the whole: {focused}");
+            assert!(focused.contains(&format!("{rest} 100.0% main\n")), "{pattern}: {focused}");
+            let ignored = table(&profile, &Options { ignore: regex, ..Options::default() });
+            let expected = if rest == 30 { String::new() } else { format!("{} 100.0% main\n", 30 - rest) };
+            assert!(
+                ignored.ends_with(&expected) && (rest != 30 || ignored.lines().count() == 1),
+                "{pattern}: {ignored}"
+            );
+        }
+    }
+
+    #[test]
+    fn granularities_name_rows() {
+        let profile = profile(&[(&[3, 7], 10)]);
+        for (granularity, names) in [
+            (Granularity::Functions, ["make", "libx.so+0x7"]),
+            (Granularity::Lines, ["make make.c:0", "libx.so+0x7"]),
+            (Granularity::Files, ["make.c", "libx.so+0x7"]),
+            (Granularity::Addresses, ["0000000000000003 make make.c:0", "libx.so+0x7"]),
+        ] {
+            let table = table(&profile, &Options { granularity, ..Options::default() });
+            assert!(names.iter().all(|name| table.contains(&format!("100.0% {name}\n"))), "{granularity:?}: {table}");
+        }
+    }
+
+    #[test]
+    fn a_base_subtracts_and_may_not_go_below_nothing() {
+        let profile = profile(&[(&[3, 5], 10), (&[4, 5], 20)]);
+        let symbols = symbols();
+        let base = [(StackId(0), 25.0), (StackId(1), 5.0)];
+        for (drop_negative, total) in [(false, 0.0), (true, 15.0)] {
+            let mut selection = Selection::new(&profile, &symbols, Value::InuseSpace);
+            selection.subtract(base, drop_negative);
+            assert!((selection.total() - total).abs() < 1e-9, "{drop_negative}: {}", selection.total());
+        }
     }
 }

@@ -56,6 +56,12 @@ impl Symbols {
         self.sites.get(&avma)
     }
 
+    /// Sites made up by a test.
+    #[cfg(test)]
+    pub(crate) fn of(sites: impl IntoIterator<Item = (u64, Site)>) -> Symbols {
+        Symbols { sites: sites.into_iter().collect(), ..Symbols::default() }
+    }
+
     /// Every address with its site, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Site)> {
         self.sites.iter().map(|(avma, site)| (*avma, site))

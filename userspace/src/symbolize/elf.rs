@@ -75,19 +75,26 @@ impl Image {
 /// The files that may hold the symbols of a mapping, best first.
 ///
 /// `root` is the directory that the process sees as `/`; when it is `/proc/PID/root`, files that were deleted are reached
-/// through `map_files` beside it.
+/// through `map_files` beside it. Its host path is tried last: when the process has ended, or when a build-id on record
+/// tells whether that is the same file.
 pub fn candidates(mapping: &Mapping, root: Option<&Path>) -> Vec<PathBuf> {
+    // Another file may stand at the path of a deleted one; only a build-id tells.
+    let by_path = !mapping.deleted || !mapping.build_id.is_empty();
+    let Some(root) = root else {
+        return by_path.then(|| mapping.path.clone()).into_iter().collect();
+    };
     let mut paths = Vec::new();
-    if let Some(root) = root {
-        if let Ok(inside) = mapping.path.strip_prefix("/") {
-            paths.push(root.join(inside));
-        }
-        if root.ends_with("root")
-            && let Some(process) = root.parent()
-        {
-            paths.push(process.join(format!("map_files/{:x}-{:x}", mapping.start, mapping.end)));
-        }
-    } else {
+    if let Ok(inside) = mapping.path.strip_prefix("/")
+        && by_path
+    {
+        paths.push(root.join(inside));
+    }
+    if root.ends_with("root")
+        && let Some(process) = root.parent()
+    {
+        paths.push(process.join(format!("map_files/{:x}-{:x}", mapping.start, mapping.end)));
+    }
+    if by_path && (!mapping.build_id.is_empty() || !root.exists()) {
         paths.push(mapping.path.clone());
     }
     paths
@@ -140,8 +147,15 @@ mod tests {
     #[test]
     fn a_live_process_is_read_through_its_root_and_map_files() {
         let mapping = Mapping { start: 0x1000, end: 0x2000, path: "/bin/x".into(), ..Mapping::default() };
-        let expected = [PathBuf::from("/proc/7/root/bin/x"), PathBuf::from("/proc/7/map_files/1000-2000")];
-        assert_eq!(candidates(&mapping, Some(Path::new("/proc/7/root"))), expected);
+        let live = [PathBuf::from("/proc/self/root/bin/x"), PathBuf::from("/proc/self/map_files/1000-2000")];
+        assert_eq!(candidates(&mapping, Some(Path::new("/proc/self/root"))), live);
+        let gone = candidates(&mapping, Some(Path::new("/proc/0/root")));
+        assert_eq!(gone.last(), Some(&PathBuf::from("/bin/x")));
+        let deleted = Mapping { deleted: true, ..mapping.clone() };
+        assert_eq!(candidates(&deleted, Some(Path::new("/proc/self/root"))), live[1..]);
+        assert!(candidates(&deleted, None).is_empty());
+        let known = Mapping { build_id: vec![1], ..mapping.clone() };
+        assert_eq!(candidates(&known, Some(Path::new("/proc/self/root"))).len(), 3);
         assert_eq!(candidates(&mapping, None), [PathBuf::from("/bin/x")]);
         assert_eq!(debug_file(&[], None), None);
         assert_eq!(hex(&[0, 0xab]), "00ab");
