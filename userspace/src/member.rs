@@ -177,16 +177,23 @@ impl Member {
             profile.add_loss(Reason::NoStack, without_stack);
         }
         if let Some(live) = live {
-            for (reason, count) in [(Reason::UnknownFree, live.gaps.unknown_frees), (Reason::TornRead, live.gaps.torn)]
-            {
+            let gaps = live.gaps;
+            for (reason, count) in [(Reason::UnknownFree, gaps.unknown_frees), (Reason::TornRead, gaps.torn)] {
                 if count > 0 {
                     profile.add_loss(reason, count);
                 }
             }
-            if live.gaps.overflowed > 0 {
+            if gaps.missed_frees > 0 {
+                let count = gaps.missed_frees;
+                profile.add_note(format!("{count} frees never arrived; their samples ended at the next one there"));
+            }
+            if gaps.unweighted > 0 {
+                profile.add_note(format!("{} samples came without a weight and count as they are", gaps.unweighted));
+            }
+            if gaps.overflowed > 0 {
                 profile.add_note(format!(
                     "{} live samples were more than this program holds and are missing; raise --lg-sample",
-                    live.gaps.overflowed
+                    gaps.overflowed
                 ));
             }
         }

@@ -1,7 +1,9 @@
 //! How a program is started under the allocator: which library file, which environment. Pure except for the search.
 //!
-//! The user's own `LD_PRELOAD` and `MALLOC_CONF` stay: our library goes in front of the first, our options behind the
-//! second, where a later key overrides an earlier one.
+//! The user's own `LD_PRELOAD` and `MALLOC_CONF` stay: our library goes in front of the first, and our options go into
+//! [`CONF_VARIABLE`], which the library reads after `MALLOC_CONF`, so that a key given here wins. `MALLOC_CONF` itself is
+//! obeyed by every jemalloc in the process: a program linked against one (redis-server in Debian) would write that
+//! one's empty profile over ours.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -52,7 +54,10 @@ pub fn preload_value(library: &Path, before: Option<&OsStr>) -> Result<OsString,
     Ok(value)
 }
 
-/// Value of `MALLOC_CONF`: the user's, then profiling with one heap file at exit below `prefix`.
+/// The variable that carries the options.
+pub const CONF_VARIABLE: &str = "_RJEM_MALLOC_CONF";
+
+/// Value of [`CONF_VARIABLE`]: the user's, then profiling with one heap file at exit below `prefix`.
 pub fn conf_value(lg_sample: u32, prefix: &Path, before: Option<&OsStr>) -> OsString {
     let mut value = before.unwrap_or_default().to_owned();
     if !value.is_empty() {

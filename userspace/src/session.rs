@@ -25,9 +25,9 @@ use crate::outfile;
 use crate::probe::attach::{AttachError, AttachOptions, Attachment};
 use crate::probe::discover::{DiscoverError, Finder, HookFile};
 use crate::probe::ring::{self, Event};
-use crate::proc::{ns, pids};
+use crate::proc::ns;
 use crate::track::lifecycle::{Image, State, Tracker};
-use crate::track::live::{Live, StackKey};
+use crate::track::live::StackKey;
 
 /// Live samples kept over all processes; at 19 bits between samples that is half a terabyte of live memory.
 const LIVE_CAP: usize = 1 << 20;
@@ -97,8 +97,6 @@ pub struct Session {
     notices: Vec<Notice>,
     /// Members whose mappings are to be read again.
     stale: BTreeSet<u32>,
-    /// Members that called `prof.reset`: what their table says now counts.
-    reset: BTreeSet<u32>,
     /// Members whose first thread has ended.
     ending: BTreeSet<u32>,
     host: bool,
@@ -118,12 +116,12 @@ impl Session {
     /// Attaches to all processes of the host that map a file with hooks.
     pub fn host(options: AttachOptions) -> Result<Session, SessionError> {
         let mut finder = Finder::new();
-        let (pids, files) = scan(&mut finder);
-        let attachment = Attachment::host(&files, options)?;
+        let host = finder.host().map_err(|source| Error::System { what: "list the processes", source })?;
+        let attachment = Attachment::host(&host.files(), options)?;
         let mut session = Session::new(attachment, finder, true);
-        for pid in pids {
+        for process in host.processes {
             // Ended since the scan, or closed to us: its samples still come.
-            let _unseeded = session.join(pid);
+            let _unseeded = session.join(process.pid);
         }
         Ok(session)
     }
@@ -138,7 +136,6 @@ impl Session {
             closed: Vec::new(),
             notices: Vec::new(),
             stale: BTreeSet::new(),
-            reset: BTreeSet::new(),
             ending: BTreeSet::new(),
             host,
         }
@@ -179,9 +176,6 @@ impl Session {
     /// Takes all waiting events and says what is worth telling.
     pub fn pump(&mut self) -> Vec<Notice> {
         self.drain();
-        for pid in std::mem::take(&mut self.reset) {
-            self.reseed(pid);
-        }
         for pid in std::mem::take(&mut self.stale) {
             if let Some(member) = self.members.get_mut(&pid) {
                 member.refresh();
@@ -225,24 +219,16 @@ impl Session {
         }
     }
 
-    /// Starts the counts of a process again from its table.
-    fn reseed(&mut self, pid: u32) {
-        let Some(member) = self.members.get_mut(&pid) else { return };
-        if let Ok(Some(seed)) = member.seed() {
-            self.tracker.image(pid).live = Live::new(LIVE_CAP);
-            self.tracker.seed(pid, &seed);
-        }
-    }
-
     /// Host-wide: attaches to files that appeared and takes in processes that map them. Costs a look at each process.
     pub fn rescan(&mut self) {
-        let (pids, files) = scan(&mut self.finder);
-        for file in files {
+        // The next look may succeed; what is attached already goes on.
+        let Ok(host) = self.finder.host() else { return };
+        for file in host.files() {
             self.add_file(&file);
         }
-        for pid in pids {
-            if !self.members.contains_key(&pid) {
-                let _unseeded = self.join(pid);
+        for process in host.processes {
+            if !self.members.contains_key(&process.pid) {
+                let _unseeded = self.join(process.pid);
             }
         }
     }
@@ -346,9 +332,6 @@ impl Session {
             Event::Dump(dump) => self.dumped(pid, &PathBuf::from(ring::text(&dump.path))),
             Event::Mallctl(call) => {
                 let name = ring::text(&call.name);
-                if name == "prof.reset" {
-                    self.reset.insert(pid);
-                }
                 if name.starts_with("prof.") {
                     self.notices.push(Notice::Mallctl { pid, name: name.clone() });
                 }
@@ -422,20 +405,4 @@ impl SessionError {
             SessionError::Target(error) => error.hint(),
         }
     }
-}
-
-/// Processes with hooks and the files that hold them.
-fn scan(finder: &mut Finder) -> (Vec<u32>, Vec<Arc<HookFile>>) {
-    let mut found = Vec::new();
-    let mut files: Vec<Arc<HookFile>> = Vec::new();
-    for pid in pids::list().unwrap_or_default() {
-        let Ok(hooks) = finder.process(pid) else { continue };
-        for mapped in hooks.files {
-            if !files.iter().any(|file| file.key() == mapped.file.key()) {
-                files.push(mapped.file);
-            }
-        }
-        found.push(pid);
-    }
-    (found, files)
 }

@@ -81,6 +81,9 @@ pub struct SystemArgs {
     /// Where stacks come from: the process's own records, or the kernel's frame-pointer walk.
     #[arg(long, value_enum, default_value_t)]
     pub stacks: Stacks,
+    /// How to collect: probes on the allocator's hooks, or reading the profile tables.
+    #[arg(long, value_enum, default_value_t)]
+    pub mode: Mode,
 }
 
 #[derive(Debug, Args)]

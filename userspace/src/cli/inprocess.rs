@@ -21,8 +21,9 @@ use super::term::Term;
 use super::unsampled;
 use crate::error::Error;
 use crate::outfile;
+use crate::remote::switch::Switch;
 use crate::remote::table::Reading;
-use crate::remote::target::{Target, Word};
+use crate::remote::target::Target;
 use crate::wait::{PidFd, Signals, ready};
 
 /// Shortest time between two readings; longer when a reading is slow, so that reading costs at most a twentieth.
@@ -75,7 +76,7 @@ fn collect(
     term: &mut Term,
 ) -> Result<(End, Option<Reading>)> {
     let mut switch = Switch::on(target, args.lg_sample)?;
-    describe(target, &switch, args, term);
+    describe(target, switch.was_on(), args, term);
     let mut last: Option<Reading> = None;
     // At once, so that something is left of a process that dies soon.
     let mut next_read = Instant::now();
@@ -135,7 +136,7 @@ fn reopen(pid: u32, pidfd: &PidFd) -> Option<Target> {
     }
 }
 
-fn describe(target: &Target, switch: &Switch<'_>, args: &AttachArgs, term: &mut Term) {
+fn describe(target: &Target, was_on: bool, args: &AttachArgs, term: &mut Term) {
     let root = target.root();
     let interval = root.as_ref().map_or(0, |root| 1_u64.checked_shl(root.lg_sample).unwrap_or(u64::MAX));
     term.say(format_args!(
@@ -143,10 +144,7 @@ fn describe(target: &Target, switch: &Switch<'_>, args: &AttachArgs, term: &mut 
         target.pid,
         target.name,
         target.located.file.path().display(),
-        match switch.prof_active {
-            Some(0) => "sampling switched on until the end",
-            _ => "sampling was on already",
-        }
+        if was_on { "sampling was on already" } else { "sampling switched on until the end" }
     ));
     term.say(format_args!(
         "expected cost: one stack walk (a few microseconds) per {interval} bytes allocated, one reading of the table a second"
@@ -187,46 +185,4 @@ fn finish(target: &Target, args: &AttachArgs, end: End, reading: Option<Reading>
     };
     let outcome = deliver::deliver(&finished, &args.output, target.pid, term)?;
     Ok(if lives { outcome } else { Outcome::Partial })
-}
-
-/// Sampling switched on in a process, and what it was before.
-struct Switch<'a> {
-    target: &'a Target,
-    prof_active: Option<u32>,
-    lg_sample: Option<u32>,
-}
-
-impl<'a> Switch<'a> {
-    fn on(target: &'a Target, lg_sample: Option<u32>) -> Result<Switch<'a>, Error> {
-        let mut switch = Switch { target, prof_active: None, lg_sample: None };
-        if let Some(lg) = lg_sample {
-            switch.lg_sample = Some(target.set(Word::LgSample, lg)?);
-        }
-        switch.prof_active = Some(target.set(Word::ProfActive, 1)?);
-        Ok(switch)
-    }
-
-    /// Puts both words back.
-    fn off(&mut self) -> Result<(), Error> {
-        if let Some(before) = self.prof_active.take() {
-            self.target.set(Word::ProfActive, before)?;
-        }
-        if let Some(before) = self.lg_sample.take() {
-            self.target.set(Word::LgSample, before)?;
-        }
-        Ok(())
-    }
-
-    /// Forgets what was before: the image is gone.
-    fn disarm(&mut self) {
-        self.prof_active = None;
-        self.lg_sample = None;
-    }
-}
-
-impl Drop for Switch<'_> {
-    fn drop(&mut self) {
-        // Reached on errors, which are reported already; the switch must not stay on because of them.
-        let _second_error = self.off();
-    }
 }

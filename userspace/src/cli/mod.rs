@@ -7,12 +7,14 @@ pub mod attach;
 pub mod deliver;
 pub mod dump;
 pub mod flamegraph;
+pub mod harvest;
 pub mod inprocess;
 pub mod outcome;
 pub mod probes;
 pub mod report;
 pub mod run;
 pub mod system;
+pub mod tables;
 pub mod term;
 pub mod unsampled;
 

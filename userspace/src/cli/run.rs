@@ -1,7 +1,7 @@
 //! `jeprobe run`: a command under the allocator, its profile when it ends.
 //!
 //! ```text
-//!  LD_PRELOAD, MALLOC_CONF ─► spawn ─► wait ─┬─ signals sent to us ─► the child
+//!  LD_PRELOAD, options ─► spawn ─► wait ─┬─ signals sent to us ─► the child
 //!                                            ├─ now and then: read the child's table
 //!                                            └─ child's end ─► heap file of the child, else the last reading
 //! ```
@@ -71,9 +71,9 @@ pub fn run(args: &RunArgs, term: &mut Term) -> Result<Outcome> {
 fn spawn(args: &RunArgs, library: &Path, scratch: &Scratch, signals: &Signals) -> Result<Child, Error> {
     let before = |key| std::env::var_os(key);
     let preload = preload::preload_value(library, before("LD_PRELOAD").as_deref())?;
-    let conf = preload::conf_value(args.lg_sample, &scratch.prefix(), before("MALLOC_CONF").as_deref());
+    let conf = preload::conf_value(args.lg_sample, &scratch.prefix(), before(preload::CONF_VARIABLE).as_deref());
     let mut command = Command::new(&args.command[0]);
-    command.args(&args.command[1..]).env("LD_PRELOAD", preload).env("MALLOC_CONF", conf);
+    command.args(&args.command[1..]).env("LD_PRELOAD", preload).env(preload::CONF_VARIABLE, conf);
     let mask = signals.mask_before();
     // SAFETY: the closure only calls pthread_sigmask, which is async-signal-safe.
     unsafe { command.pre_exec(move || Signals::unblock_in_child(&mask)) };
@@ -195,9 +195,9 @@ fn others(args: &RunArgs, pid: u32, files: &[HeapFile], mut scratch: Scratch, te
         && kept.iter().all(|(file, _)| fs::rename(&file.path, dir.join(format!("{}.heap", file.pid))).is_ok());
     if moved {
         term.say(format_args!(
-            "profiles of {} more processes that the command started are in {}",
+            "profiles of {} more processes that the command started are in {dir}; together: jeprobe report {dir}/*.heap",
             kept.len(),
-            dir.display()
+            dir = dir.display()
         ));
     } else {
         term.warn(format_args!("cannot move the profiles of {} more processes to {}", kept.len(), dir.display()));

@@ -3,5 +3,6 @@
 pub mod image;
 pub mod locate;
 pub mod memory;
+pub mod switch;
 pub mod table;
 pub mod target;

@@ -1,0 +1,157 @@
+//! What `system` collects: one heap file per process, `merged.heap` with them all, the table at the end.
+//!
+//! Processes without a sample get a place in the table's last line, not a file each.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use jeprobe_abi::drops::Reason;
+
+use super::deliver::is_lost;
+use super::outcome::Outcome;
+use super::probes;
+use super::term::Term;
+use crate::error::Error;
+use crate::model::Profile;
+use crate::{outfile, output};
+
+/// For processes that ended before they could be asked.
+const UNKNOWN: &str = "unknown";
+
+/// One line of the table at the end. Bytes are estimates.
+#[derive(Debug)]
+struct Row {
+    pid: u32,
+    name: String,
+    inuse_bytes: f64,
+    alloc_bytes: f64,
+    samples: u64,
+    lost: u64,
+    state: &'static str,
+}
+
+/// What was collected of processes so far.
+pub struct Harvest {
+    dir: PathBuf,
+    rows: Vec<Row>,
+    idle: u64,
+    merged: Option<Profile>,
+    /// Images seen of a pid, for file names.
+    images: HashMap<u32, u32>,
+    failed: u64,
+}
+
+impl Harvest {
+    pub fn new(dir: &Path) -> Harvest {
+        Harvest { dir: dir.to_owned(), rows: Vec::new(), idle: 0, merged: None, images: HashMap::new(), failed: 0 }
+    }
+
+    pub fn merged_path(&self) -> PathBuf {
+        self.dir.join("merged.heap")
+    }
+
+    /// Writes the file of one image and remembers its line.
+    pub fn add(&mut self, name: &str, pid: u32, profile: Option<Profile>, state: &'static str, term: &mut Term) {
+        let Some(profile) = profile.filter(|profile| profile.stack_count() > 0) else {
+            self.idle += 1;
+            return;
+        };
+        let name = if name.is_empty() { UNKNOWN } else { name };
+        let sum = profile.sum();
+        self.rows.push(Row {
+            pid,
+            name: name.to_owned(),
+            inuse_bytes: sum.current.est.bytes,
+            alloc_bytes: sum.cumulative.est.bytes,
+            samples: sum.cumulative.raw.objects.max(sum.current.raw.objects),
+            lost: profile.losses().filter(|&(reason, _)| is_lost(reason)).map(|(_, count)| count).sum(),
+            state,
+        });
+        let image = self.images.entry(pid).or_default();
+        *image += 1;
+        let name = file_name(name, pid, *image);
+        let path = self.dir.join(name);
+        if let Err(error) = outfile::write(&path, |out| output::heap_v2::write(&profile, out)) {
+            self.failed += 1;
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            term.warn(format_args!("{error}{cause}"));
+        }
+        match &mut self.merged {
+            Some(merged) => merged.merge(&profile),
+            None => self.merged = Some(profile),
+        }
+    }
+
+    /// The merged file and the table.
+    pub fn finish(mut self, losses: &[u64], term: &mut Term) -> Result<Outcome> {
+        let Some(mut merged) = self.merged.take() else {
+            return Err(Error::NoSamples { processes: self.idle }.into());
+        };
+        probes::add_losses(&mut merged, losses);
+        let path = self.merged_path();
+        outfile::write(&path, |out| output::heap_v2::write(&merged, out))?;
+        self.rows.sort_by(|a, b| b.inuse_bytes.total_cmp(&a.inuse_bytes));
+        let lost: Vec<(Reason, u64)> = merged.losses().collect();
+        let table = |out: &mut dyn Write| self.print(&lost, out);
+        term.result(table)?;
+        term.say(format_args!(
+            "profiles written to {}, all of them together to {}",
+            self.dir.display(),
+            path.display()
+        ));
+        let lossy = lost.iter().any(|&(reason, _)| is_lost(reason));
+        Ok(if lossy || self.failed > 0 { Outcome::Partial } else { Outcome::Complete })
+    }
+
+    fn print(&self, lost: &[(Reason, u64)], out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "{:>8} {:<16} {:>12} {:>12} {:>9} {:>7}  state",
+            "pid", "command", "inuse MB", "alloc MB", "samples", "lost"
+        )?;
+        for row in &self.rows {
+            writeln!(
+                out,
+                "{:>8} {:<16} {:>12.1} {:>12.1} {:>9} {:>7}  {}",
+                row.pid,
+                row.name,
+                row.inuse_bytes / 1e6,
+                row.alloc_bytes / 1e6,
+                row.samples,
+                row.lost,
+                row.state
+            )?;
+        }
+        writeln!(out, "alloc: since the attach began; inuse: also what was sampled before it")?;
+        if self.idle > 0 {
+            writeln!(out, "and {} processes without a sample", self.idle)?;
+        }
+        for (reason, count) in lost {
+            writeln!(out, "lost: {count} {} ({}); {}", reason.name(), reason.meaning(), reason.remedy())?;
+        }
+        Ok(())
+    }
+}
+
+/// `redis-server.4312.heap`; later images of one pid are numbered.
+fn file_name(name: &str, pid: u32, image: u32) -> String {
+    let name: String = name.chars().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
+    match image {
+        1 => format!("{name}.{pid}.heap"),
+        _ => format!("{name}.{pid}.image{image}.heap"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file_name;
+
+    #[test]
+    fn names_are_one_path_component() {
+        assert_eq!(file_name("redis-server", 7, 1), "redis-server.7.heap");
+        assert_eq!(file_name("kworker/0:1\n", 7, 2), "kworker_0:1_.7.image2.heap");
+    }
+}
