@@ -36,10 +36,12 @@ use crate::sys::stack::{LargeStack, on_large_stack};
 const SLOTS: usize = 8;
 /// Least time between two looks at the mappings, ns; doubled, up to the other, each time nothing had changed. A look
 /// takes 0.1 to 0.3 ms with a hundred libraries: at most a few percent of one thread while libraries come in, and
-/// below one in a thousand in a program whose stacks never end well. Until the next look, code that came to an address
-/// known for other code is walked by the wrong tables, and its stack is cut short.
+/// below one in a thousand in a program whose stacks never end well.
 const REFRESH_NS: u64 = 10_000_000;
 const MAX_REFRESH_NS: u64 = 1_000_000_000;
+/// Time between two looks without any doubt, ns. A library that came to the place of another may be walked by the wrong
+/// tables without an error; this is for how long.
+const ROUTINE_NS: u64 = 1_000_000_000;
 
 struct Walker {
     /// The walk runs here: decoding a table takes several KiB, more than a small thread can spare.
@@ -108,16 +110,18 @@ struct Walked {
 /// its own. All are return addresses, but the leaf, which is the last byte of the call. The flag says that the walk
 /// ended before the outermost frame. `None` without a walker.
 #[inline(never)]
-pub(crate) fn with_stack<R>(stack: &mut Stack, act: impl FnOnce(&[u64], bool) -> R) -> Option<R> {
+pub(crate) fn with_stack<R>(stack: &mut Stack, now_ns: u64, act: impl FnOnce(&[u64], bool) -> R) -> Option<R> {
     let registers = Registers::here();
     let max = (jeprobe_root.max_frames.load(Ordering::Relaxed) as usize).clamp(1, MAX_FRAMES);
     if CURRENT.load(Ordering::Relaxed).is_null() {
         // Without a snapshot there is no stack at all: worth waiting for.
         refresh(true);
+    } else if now_ns >= NEXT_REFRESH_NS.load(Ordering::Relaxed).saturating_add(ROUTINE_NS) {
+        refresh(false);
     }
     let mut slot = take_walker()?;
     let mut walked = slot.as_mut().map(|walker| walker.walk(stack, registers, max))?;
-    if walked.doubtful && refresh_due() {
+    if walked.doubtful && now_ns >= NEXT_REFRESH_NS.load(Ordering::Relaxed) {
         drop(slot);
         refresh(false);
         slot = take_walker()?;
@@ -274,10 +278,6 @@ impl Inner {
     }
 }
 
-fn refresh_due() -> bool {
-    sys::clock_monotonic_ns() >= NEXT_REFRESH_NS.load(Ordering::Relaxed)
-}
-
 /// Reads the modules again and replaces the snapshot when they changed. With `wait`, waits for another thread that is
 /// at it. Caller holds no slot.
 pub(crate) fn refresh(wait: bool) {
@@ -372,7 +372,7 @@ mod tests {
     fn level(n: u32, out: &mut std::vec::Vec<u64>) -> u32 {
         if n == 0 {
             let mut stack = Stack::UNKNOWN;
-            *out = with_stack(&mut stack, |frames, truncated| {
+            *out = with_stack(&mut stack, sys::clock_monotonic_ns(), |frames, truncated| {
                 assert!(!truncated);
                 frames.to_vec()
             })

@@ -11,9 +11,11 @@ const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PF_X: u32 = 1;
 const NT_GNU_BUILD_ID: u32 = 3;
 const PHDR_BYTES: usize = 56;
+const SHDR_BYTES: usize = 64;
 
-/// Program headers of a 64-bit little-endian file.
+/// Headers of a 64-bit little-endian file.
 pub(crate) struct Elf<'a> {
+    file: &'a [u8],
     headers: &'a [u8],
 }
 
@@ -49,7 +51,7 @@ impl<'a> Elf<'a> {
             return None;
         }
         let headers = bytes.get(start..start.checked_add(count * PHDR_BYTES)?)?;
-        Some(Elf { headers })
+        Some(Elf { file: bytes, headers })
     }
 
     fn segments(&self) -> impl Iterator<Item = Segment> {
@@ -101,6 +103,27 @@ impl<'a> Elf<'a> {
             header: (segment.vaddr, segment.vaddr.checked_add(segment.file_bytes)?),
             frames: (frames, load.vaddr.checked_add(load.file_bytes)?),
         })
+    }
+
+    /// Address range (as in the file) of the section `.eh_frame`, for files without `.eh_frame_hdr`: static ones made
+    /// by gcc. Needs the whole file.
+    pub(crate) fn eh_frame_section(&self) -> Option<(u64, u64)> {
+        let start = usize::try_from(u64_at(self.file, 40)?).ok()?;
+        let count = u16_at(self.file, 60)? as usize;
+        let names = u16_at(self.file, 62)? as usize;
+        if u16_at(self.file, 58)? as usize != SHDR_BYTES {
+            return None;
+        }
+        let sections = self.file.get(start..start.checked_add(count * SHDR_BYTES)?)?;
+        let mut sections = sections.chunks_exact(SHDR_BYTES);
+        let strings = sections.clone().nth(names)?;
+        let strings = self.file.get(u64_at(strings, 24)? as usize..)?;
+        let section = sections.find(|section| {
+            let name = u32_at(section, 0).and_then(|at| strings.get(at as usize..));
+            name.is_some_and(|name| name.starts_with(b".eh_frame\0"))
+        })?;
+        let addr = u64_at(section, 16)?;
+        Some((addr, addr.checked_add(u64_at(section, 32)?)?))
     }
 
     /// Note segments.
@@ -181,6 +204,10 @@ mod tests {
         let code = elf.segments().find(|s| s.kind == PT_LOAD && s.flags & PF_X != 0).expect("code");
         assert_eq!(elf.bias(0x5000_0000, code.offset & !4095, 4096), Some(0x5000_0000 - (code.vaddr & !4095)));
         assert_eq!(elf.bias(0x5000_0000, 1 << 40, 4096), None);
+        // The section begins where the header says, and ends inside the segment.
+        let section = elf.eh_frame_section().expect("section");
+        assert_eq!(section.0, tables.frames.0);
+        assert!(section.1 <= tables.frames.1);
     }
 
     #[test]

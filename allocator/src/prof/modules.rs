@@ -20,7 +20,7 @@ use core::ops::{ControlFlow, Deref, Range};
 
 use framehop::{ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, Unwinder, UnwinderNative};
 
-use super::elf::{self, Elf};
+use super::elf::{self, Elf, UnwindTables};
 use super::maps::{self, Mapping};
 use crate::sys;
 use crate::sys::file::{FileMap, file_id};
@@ -176,14 +176,18 @@ impl ModuleInfo {
                 self.build_id = id.to_vec();
             }
         }
-        let header = elf.unwind_header()?;
-        let tables = elf.unwind_tables(slice(file, header.offset, header.file_bytes)?)?;
+        let header = elf.unwind_header();
+        let tables = match header {
+            Some(header) => elf.unwind_tables(slice(file, header.offset, header.file_bytes)?)?,
+            None => UnwindTables { header: (0, 0), frames: elf.eh_frame_section()? },
+        };
         let load = elf.load_of(tables.frames.0)?;
         let frames_offset = tables.frames.0 - load.vaddr + load.offset;
         let frames_bytes = tables.frames.1 - tables.frames.0;
+        let (header_offset, header_bytes) = header.map_or((frames_offset, 0), |h| (h.offset, h.file_bytes));
         // One mapping over both tables; the rest of the file is let go.
-        let first = header.offset.min(frames_offset) & !(page - 1);
-        let last = (header.offset + header.file_bytes).max(frames_offset.checked_add(frames_bytes)?);
+        let first = header_offset.min(frames_offset) & !(page - 1);
+        let last = (header_offset + header_bytes).max(frames_offset.checked_add(frames_bytes)?);
         if last > file.len() as u64 {
             return None;
         }
@@ -192,9 +196,8 @@ impl ModuleInfo {
             source: Arc::clone(&source),
             range: (offset - first) as usize..(offset - first + bytes) as usize,
         };
-        let header = part(header.offset, header.file_bytes);
         let frames = part(frames_offset, frames_bytes);
-        self.set_unwind(mapping, &elf, bias, &tables, header, frames);
+        self.set_unwind(mapping, &elf, bias, &tables, header.map(|h| part(h.offset, h.file_bytes)), frames);
         Some(())
     }
 
@@ -219,17 +222,18 @@ impl ModuleInfo {
             let range = 0..bytes.len();
             Section { source: Arc::new(Source::Copy(bytes)), range }
         };
-        self.set_unwind(mapping, &elf, bias, &tables, whole(header_bytes), whole(frames_bytes));
+        self.set_unwind(mapping, &elf, bias, &tables, Some(whole(header_bytes)), whole(frames_bytes));
         Some(())
     }
 
+    /// Without a header, framehop makes an index of its own.
     fn set_unwind(
         &mut self,
         mapping: &Mapping<'_>,
         elf: &Elf<'_>,
         bias: u64,
-        tables: &elf::UnwindTables,
-        header: Section,
+        tables: &UnwindTables,
+        header: Option<Section>,
         frames: Section,
     ) {
         let base_svma = elf.base(sys::page_size() as u64);
@@ -237,8 +241,8 @@ impl ModuleInfo {
             base_svma,
             eh_frame_svma: Some(tables.frames.0..tables.frames.1),
             eh_frame: Some(frames),
-            eh_frame_hdr_svma: Some(tables.header.0..tables.header.1),
-            eh_frame_hdr: Some(header),
+            eh_frame_hdr_svma: header.as_ref().map(|_| tables.header.0..tables.header.1),
+            eh_frame_hdr: header,
             text_svma: None,
             text: None,
             stubs_svma: None,

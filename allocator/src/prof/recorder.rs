@@ -222,7 +222,11 @@ pub fn sample(
 fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> bool {
     let root = &jeprobe_root;
     let unwind = active || hooks::context_wanted();
-    let context = if unwind { stack_context(thread) } else { table::context(&[], false).map(|(context, _)| context) };
+    let context = if unwind {
+        stack_context(thread, sample.time_ns)
+    } else {
+        table::context(&[], false).map(|(context, _)| context)
+    };
     let recorded = match (thread.record(), context) {
         (Some(record), Some(context)) => table::record(record, context, sample),
         _ => false,
@@ -244,10 +248,10 @@ fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> boo
 }
 
 /// The context of the calling stack; that of no stack when there is none.
-fn stack_context(thread: &ThreadProf) -> Option<Ptr<ContextCell>> {
+fn stack_context(thread: &ThreadProf, now_ns: u64) -> Option<Ptr<ContextCell>> {
     let root = &jeprobe_root;
     let mut stack = thread.stack.get();
-    let found = backtrace::with_stack(&mut stack, |frames, truncated| {
+    let found = backtrace::with_stack(&mut stack, now_ns, |frames, truncated| {
         if truncated && !frames.is_empty() {
             root.drop_one(Reason::TruncatedStack);
         }
