@@ -19,7 +19,7 @@
 use crate::arenas;
 use crate::background;
 use crate::base;
-use crate::ctl;
+use crate::epoch;
 use crate::prof;
 use crate::tcache::explicit;
 use crate::thread;
@@ -31,7 +31,7 @@ pub(crate) fn install() {
 }
 
 extern "C" fn prepare() {
-    ctl::prefork();
+    epoch::prefork();
     background::prefork();
     arenas::prefork_registry();
     prof::prefork();
@@ -50,11 +50,11 @@ extern "C" fn parent() {
     prof::postfork_parent();
     arenas::postfork_parent_registry();
     background::postfork_parent();
-    ctl::postfork_parent();
+    epoch::postfork_parent();
 }
 
 extern "C" fn child() {
-    ctl::postfork_child();
+    epoch::postfork_child();
     base::postfork_child();
     arenas::all().for_each(crate::arena::Arena::postfork_child);
     explicit::postfork_child();

@@ -35,6 +35,8 @@ pub(crate) mod ds;
 pub(crate) mod ecache;
 #[cfg(not(loom))]
 pub(crate) mod emap;
+#[cfg(not(loom))]
+pub(crate) mod epoch;
 pub mod error;
 #[cfg(not(loom))]
 pub(crate) mod extent;

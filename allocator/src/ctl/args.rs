@@ -219,6 +219,7 @@ pub(super) fn reading<'a>(value: &'a mut u64, len: &'a mut usize) -> Args<'a> {
 }
 
 #[cfg(test)]
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the methods are of one lifetime, a closure is of any")]
 mod tests {
     use super::*;
 
@@ -270,10 +271,11 @@ mod tests {
                 assert_eq!((answer, got), (Err(EINVAL), None));
             }
         }
-        with(None, None, Some(&[2]), |args| {
+        let (answer, _) = with(None, None, Some(&[2]), |args| {
             assert_eq!(args.write::<bool>(), Ok(Some(true)));
             Ok(())
         });
+        assert_eq!(answer, Ok(()));
         assert_eq!(with(None, None, None, |args| args.assured_write::<u32>().map(|_| ())).0, Err(EINVAL));
     }
 

@@ -11,7 +11,6 @@
 //! `errno` is never set. Any thread may call at any time after the first allocation; handlers take the locks of what
 //! they control, one at a time. The values below `stats` stand still until `epoch` is written.
 mod args;
-mod epoch;
 mod node;
 mod read;
 mod tree;
@@ -38,19 +37,4 @@ pub fn name_to_mib(name: &CStr, mib: &mut [usize]) -> Result<usize, CtlError> {
 /// Reads or writes what `mib` stands for.
 pub fn by_mib(mib: &[usize], args: &Args<'_>) -> Result<(), CtlError> {
     node::run(tree::ROOT, mib, args)
-}
-
-/// Takes the one lock of this folder before a fork; the outermost.
-pub(crate) fn prefork() {
-    epoch::prefork();
-}
-
-/// Releases it in the parent.
-pub(crate) fn postfork_parent() {
-    epoch::postfork_parent();
-}
-
-/// Makes it new in the child.
-pub(crate) fn postfork_child() {
-    epoch::postfork_child();
 }

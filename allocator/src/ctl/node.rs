@@ -121,6 +121,7 @@ mod tests {
     use super::super::args::{nothing, reading};
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "the type of a handler")]
     fn ok(_: &[usize], _: &Args<'_>) -> Answer {
         Ok(())
     }

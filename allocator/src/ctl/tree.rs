@@ -7,9 +7,9 @@
 use super::args::{Answer, Args};
 use super::node::{Kind, Node};
 use super::read::{VERSION, arenas_bin, arenas_lextent, is_arena, is_bin, is_lextent, junk, prof_prefix, zero_realloc};
-use super::{epoch, read, write};
+use super::{read, write};
 use crate::conf::options;
-use crate::{arenas, prof, sizeclass, stats, sys};
+use crate::{arenas, epoch, prof, sizeclass, stats, sys};
 
 const fn leaf(name: &'static str, handler: fn(&[usize], &Args<'_>) -> Answer) -> Node {
     Node { name, kind: Kind::Leaf(handler) }

@@ -5,13 +5,12 @@
 use core::ffi::c_void;
 
 use super::args::{Answer, Args, EAGAIN, EFAULT, EINVAL, ENOENT, ENOMEM};
-use super::epoch;
 use super::read::{Arenas, arena_index};
 use crate::arena::Arena;
 use crate::conf::options;
 use crate::error::CtlError;
 use crate::prof::NameError;
-use crate::{api, arenas, background, boot, prof, sys, tcache};
+use crate::{api, arenas, background, boot, epoch, prof, sys, tcache};
 
 /// Beyond this a decay time in ns would not fit 64 bits.
 const DECAY_MS_MAX: i64 = 18_446_744_072_000;

@@ -37,12 +37,12 @@ impl Picture {
 }
 
 /// Takes a new picture.
-pub(super) fn refresh() {
+pub(crate) fn refresh() {
     PICTURE.lock().take();
 }
 
 /// Number of the present picture; the first is 1.
-pub(super) fn number() -> u64 {
+pub(crate) fn number() -> u64 {
     let mut picture = PICTURE.lock();
     if picture.figures.is_none() {
         picture.take();
@@ -51,7 +51,7 @@ pub(super) fn number() -> u64 {
 }
 
 /// The present picture.
-pub(super) fn figures() -> Snapshot {
+pub(crate) fn figures() -> Snapshot {
     let mut picture = PICTURE.lock();
     match picture.figures {
         Some(figures) => figures,
@@ -59,14 +59,14 @@ pub(super) fn figures() -> Snapshot {
     }
 }
 
-pub(super) fn prefork() {
+pub(crate) fn prefork() {
     PICTURE.lock_for_fork();
 }
 
-pub(super) fn postfork_parent() {
+pub(crate) fn postfork_parent() {
     PICTURE.unlock_for_fork();
 }
 
-pub(super) fn postfork_child() {
+pub(crate) fn postfork_child() {
     PICTURE.reset_in_child();
 }
