@@ -35,7 +35,6 @@ const PACKAGES: &[(&str, &str)] = &[
     ("sqlite3", "sqlite3"),
     ("python3", "python3"),
     ("libpython3-stdlib", ""),
-    ("libpython3-testsuite", ""),
     ("nodejs", "node"),
     ("perl", "perl"),
     // References that results are compared with, and tools that look at them.
@@ -58,10 +57,15 @@ pub(crate) fn run() -> Result<()> {
     if !missing.is_empty() {
         install(&missing)?;
     }
-    // Known only once the compiler is there: the LLVM that the linker has to match.
+    // Two names carry a version that is known only now: the LLVM that the linker has to match, and Python's own tests.
     let compiler = Compiler::find().context("rustc-web and rust-web-src are installed but do not work together")?;
-    let llvm = format!("llvm-{}-dev", compiler.llvm);
-    missing = missing_packages([(llvm.as_str(), "")])?;
+    let mut versioned = vec![format!("llvm-{}-dev", compiler.llvm)];
+    let python = "import sys\ntry:\n import test.test_json, test.test_re\nexcept ImportError:\n print('%d.%d' % sys.version_info[:2])";
+    let version = Cmd::new("python3").args(["-c", python]).output()?;
+    if !version.trim().is_empty() {
+        versioned.push(format!("libpython{}-testsuite", version.trim()));
+    }
+    missing = missing_packages(versioned.iter().map(|package| (package.as_str(), "")))?;
     if !missing.is_empty() {
         install(&missing)?;
     }
