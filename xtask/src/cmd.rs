@@ -1,7 +1,7 @@
 //! Runs a command in the workspace root: prints it before, names it when it fails.
 //!
-//! Three ways to run, by what the caller wants of the output: [`Cmd::run`] leaves it on the terminal, [`Cmd::output`]
-//! collects stdout, [`Cmd::tee`] shows stdout and stderr line by line and collects them. All three fail when the command cannot
+//! Ways to run, by what the caller wants of the output: [`Cmd::run`] leaves it on the terminal, [`Cmd::output`]
+//! collects stdout, [`Cmd::output_of_any`] both streams of a command that may fail, [`Cmd::tee`] shows stdout and stderr line by line and collects them. All fail when the command cannot
 //! start; `tee` leaves a nonzero exit to its caller, who has to count what ran before it.
 #![forbid(unsafe_code)]
 
@@ -82,6 +82,13 @@ impl Cmd {
             self.command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{}`", self.text))?;
         self.check(output.status)?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Stdout and stderr as text, whether the command succeeded or not.
+    pub(crate) fn output_of_any(mut self) -> Result<String> {
+        let output = self.command.output().with_context(|| format!("cannot start `{}`", self.text))?;
+        let text = [output.stdout, output.stderr].concat();
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Stdout and stderr, shown as they come and returned; whether the command succeeded.

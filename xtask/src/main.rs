@@ -9,6 +9,7 @@ mod ci;
 mod cmd;
 mod demo;
 mod deps;
+mod mutate;
 mod test;
 mod toolchain;
 

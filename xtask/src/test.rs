@@ -8,7 +8,7 @@
 //! | check | the structure checks | one each |
 //! | unit | tests inside the crates | libtest |
 //! | abi, suite, kernel | test targets of `jeprobe-tests` on the built library and command | libtest, skip lines |
-//! | loom | models of the allocator's concurrent parts | libtest |
+//! | loom | models of the allocator's concurrent parts; each again with a weakened ordering, which must fail | libtest, one each |
 //!
 //! libtest has no skip at run time. A test that cannot run here prints `skipped: TEST: REASON` past the capture and
 //! returns; the line moves one test from passed to skipped. With `CI=true` such a test fails instead.
@@ -18,8 +18,8 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use crate::check::{self, Check};
-use crate::cmd::{Cmd, cargo};
-use crate::{build_alloc, deps};
+use crate::cmd::{Cmd, cargo, root};
+use crate::{build_alloc, deps, mutate};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Tier {
@@ -111,19 +111,25 @@ fn run_tier(tier: Tier) -> Result<Counts> {
             libtest(cargo().args(["test", "-p", "jeprobe-alloc", "-p", "jeprobe-abi", "-p", "jeprobe", "-p", "xtask"]))
         }
         Tier::Loom => {
-            let target = build_alloc::target_dir().join("loom");
-            libtest(
-                cargo()
-                    .env("RUSTFLAGS", "--cfg loom")
-                    .env("LOOM_MAX_PREEMPTIONS", "2")
-                    .env("CARGO_TARGET_DIR", target)
-                    .args(["test", "-p", "jeprobe-alloc", "--lib", "model::"]),
-            )
+            let mut counts = libtest(models().arg("model::"))?;
+            if counts.failed == 0 {
+                counts.add(mutate::run(models)?);
+            }
+            Ok(counts)
         }
         Tier::Abi => programs("abi", false),
         Tier::Suite => programs("suite", false),
         Tier::Kernel => programs("kernel", true),
     }
+}
+
+/// The allocator's tests built for loom, in a target folder of their own: the flag would rebuild all else.
+fn models() -> Cmd {
+    cargo()
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("LOOM_MAX_PREEMPTIONS", "2")
+        .env("CARGO_TARGET_DIR", root().join(build_alloc::target_dir()).join("loom"))
+        .args(["test", "-p", "jeprobe-alloc", "--lib"])
 }
 
 fn clippy() -> Result<Counts> {
