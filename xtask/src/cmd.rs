@@ -1,8 +1,11 @@
 //! Runs a command in the workspace root: prints it before, names it when it fails.
 //!
-//! Ways to run, by what the caller wants of the output: [`Cmd::run`] leaves it on the terminal, [`Cmd::output`]
-//! collects stdout, [`Cmd::output_of_any`] both streams of a command that may fail, [`Cmd::tee`] shows stdout and stderr line by line and collects them. All fail when the command cannot
-//! start; `tee` leaves a nonzero exit to its caller, who has to count what ran before it.
+//! | way | output | a nonzero exit |
+//! |---|---|---|
+//! | [`Cmd::run`] | stays on the terminal | is an error |
+//! | [`Cmd::output`] | stdout is returned | is an error |
+//! | [`Cmd::output_of_any`] | stdout and stderr are returned | is the caller's business |
+//! | [`Cmd::tee`] | both are shown as they come, and returned | is returned too |
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;

@@ -69,6 +69,7 @@ pub(crate) fn run(test: impl Fn() -> Cmd) -> Result<Counts> {
     if copy.exists() {
         fs::remove_dir_all(&copy).with_context(|| format!("cannot remove {}", copy.display()))?;
     }
+    fs::create_dir_all(&copy).with_context(|| format!("cannot make {}", copy.display()))?;
     for part in ["Cargo.toml", "Cargo.lock", "allocator", "ebpf", "tests", "userspace", "xtask"] {
         copy_tree(&root().join(part), &copy.join(part))?;
     }

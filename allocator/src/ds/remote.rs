@@ -154,6 +154,8 @@ mod model {
     use super::*;
     use loom::cell::UnsafeCell as Tracked;
     use loom::sync::Arc;
+    use std::boxed::Box;
+    use std::vec::Vec;
 
     struct Node {
         next: Tracked<*mut Node>,
