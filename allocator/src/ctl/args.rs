@@ -218,8 +218,8 @@ pub(super) fn reading<'a>(value: &'a mut u64, len: &'a mut usize) -> Args<'a> {
     Args { old: (&raw mut *value).cast(), old_len: len, new: ptr::null(), new_len: 0, caller: PhantomData }
 }
 
-#[cfg(test)]
 #[expect(clippy::redundant_closure_for_method_calls, reason = "the methods are of one lifetime, a closure is of any")]
+#[cfg(test)]
 mod tests {
     use super::*;
 
