@@ -134,10 +134,10 @@ fn probes_without_privilege() {
     let target = sleeper();
     let dir = TempDir::new("unprivileged");
     let pid = target.pid().to_string();
-    let ended = as_nobody(&dir, &["attach", "--mode", "ebpf", "--pid", &pid]);
-    says(&ended, 1, &["jeprobe: error: probes cannot be used here: *", "hint: *"]);
-    let ended = as_nobody(&dir, &["system", "--duration", "100ms"]);
-    assert_eq!(ended.code(), 1, "{ended}");
+    for args in [&["attach", "--mode", "ebpf", "--pid", &pid][..], &["system", "--mode", "ebpf", "--duration", "1s"]] {
+        let ended = as_nobody(&dir, args);
+        says(&ended, 1, &["jeprobe: error: probes cannot be used here: *", "hint: *"]);
+    }
 }
 
 #[test]
@@ -263,7 +263,10 @@ fn usage() {
     ] {
         let ended = jeprobe(args);
         assert_eq!(ended.code(), 2, "{ended}");
-        assert!(ended.stderr.starts_with("error: ") && ended.stderr.contains("Usage:"), "{ended}");
+        assert!(
+            ended.stderr.starts_with("error: ") && ended.stderr.ends_with("For more information, try '--help'.\n"),
+            "{ended}"
+        );
     }
 }
 

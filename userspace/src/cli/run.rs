@@ -13,7 +13,9 @@
 //! Programs that the child starts inherit the environment and write files too; those with samples are kept in a
 //! directory beside the child's profile. Stdout belongs to the child, so the report goes to stderr.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -52,12 +54,13 @@ pub fn run(args: &RunArgs, term: &mut Term) -> Result<Outcome> {
     deliver::check(&args.output, std::process::id())?;
     let scratch = Scratch::new(&args.output)?;
     let signals = Signals::block(&PASSED_ON).map_err(|source| Error::System { what: "receive signals", source })?;
-    let mut child = match spawn(args, &library, &scratch, &signals) {
+    let preload = preload::preload_value(&library, std::env::var_os("LD_PRELOAD").as_deref())?;
+    let mut child = match spawn(args, &preload, &scratch, &signals) {
         Ok(child) => child,
-        Err(error) => {
-            let missing =
-                matches!(&error, Error::Spawn { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
-            term.error(&error.into());
+        Err(source) => {
+            let missing = source.kind() == io::ErrorKind::NotFound;
+            let program = PathBuf::from(&args.command[0]);
+            term.error(&Error::Spawn { program, source }.into());
             return Ok(Outcome::Child(if missing { NOT_FOUND } else { NOT_RUNNABLE }));
         }
     };
@@ -68,16 +71,15 @@ pub fn run(args: &RunArgs, term: &mut Term) -> Result<Outcome> {
     conclude(args, pid, status, last, scratch, term)
 }
 
-fn spawn(args: &RunArgs, library: &Path, scratch: &Scratch, signals: &Signals) -> Result<Child, Error> {
-    let before = |key| std::env::var_os(key);
-    let preload = preload::preload_value(library, before("LD_PRELOAD").as_deref())?;
-    let conf = preload::conf_value(args.lg_sample, &scratch.prefix(), before(preload::CONF_VARIABLE).as_deref());
+fn spawn(args: &RunArgs, preload: &OsStr, scratch: &Scratch, signals: &Signals) -> io::Result<Child> {
+    let before = std::env::var_os(preload::CONF_VARIABLE);
+    let conf = preload::conf_value(args.lg_sample, &scratch.prefix(), before.as_deref());
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]).env("LD_PRELOAD", preload).env(preload::CONF_VARIABLE, conf);
     let mask = signals.mask_before();
     // SAFETY: the closure only calls pthread_sigmask, which is async-signal-safe.
     unsafe { command.pre_exec(move || Signals::unblock_in_child(&mask)) };
-    command.spawn().map_err(|source| Error::Spawn { program: PathBuf::from(&args.command[0]), source })
+    command.spawn()
 }
 
 /// The last reading of the child's table and when it was made.
