@@ -188,7 +188,7 @@ fn compare(conf: &str, names: &[&str]) {
         match ours.get(key) {
             Some(mine) if mine == answer => {}
             mine => {
-                differing.push(format!("{key}: jemalloc {answer}, here {}", mine.map_or("nothing", String::as_str)))
+                differing.push(format!("{key}: jemalloc {answer}, here {}", mine.map_or("nothing", String::as_str)));
             }
         }
     }
