@@ -129,7 +129,7 @@ fn notes(path: &Path) -> Vec<Note> {
     let mut name = String::new();
     let mut place = Vec::new();
     for line in text.lines().map(str::trim) {
-        if let Some(value) = line.strip_prefix("Provider: ") {
+        if let Some((_, value)) = line.split_once("Provider: ") {
             value.clone_into(&mut provider);
         } else if let Some(value) = line.strip_prefix("Name: ") {
             value.clone_into(&mut name);

@@ -10,6 +10,7 @@
 //! | [`privilege`] | what the host allows, and the printed skip when it does not |
 //! | [`golden`] | comparison with a checked-in file |
 //! | [`sampling`] | truth against estimate: the estimator's variance and the bound for many sites |
+//! | [`truth`] | the program of known sites, tables of text reports |
 //!
 //! A test never sleeps for a result: it waits for a line, an exit or a file descriptor, each with a time limit. It
 //! ends only processes that it started.
@@ -22,6 +23,7 @@ pub mod privilege;
 pub mod sampling;
 pub mod target;
 pub mod tempdir;
+pub mod truth;
 
 pub use target::{Ended, Run, Target};
 pub use tempdir::TempDir;

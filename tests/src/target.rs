@@ -209,6 +209,9 @@ impl Ended {
         self.status.signal()
     }
 
+    /// Ends a chain whose output does not matter.
+    pub fn discard(self) {}
+
     pub fn facts(&self) -> Facts {
         Facts::parse(&self.stdout)
     }
@@ -228,20 +231,29 @@ impl Target {
 
     /// Waits for a line that starts with `prefix` and returns it; earlier lines are kept in [`Target::seen`].
     pub fn wait_for(&mut self, prefix: &str) -> String {
+        self.wait_until(prefix, |line| line.starts_with(prefix))
+    }
+
+    /// Waits for a line that holds `text` anywhere.
+    pub fn wait_for_text(&mut self, text: &str) -> String {
+        self.wait_until(text, |line| line.contains(text))
+    }
+
+    fn wait_until(&mut self, wanted: &str, accept: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + self.limit;
         loop {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
                     self.seen.push(line.clone());
-                    if line.starts_with(prefix) {
+                    if accept(&line) {
                         return line;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => panic!("no line {prefix:?} within {:?}\n{}", self.limit, self.show()),
+                Err(RecvTimeoutError::Timeout) => panic!("no line {wanted:?} within {:?}\n{}", self.limit, self.show()),
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = wait(&mut self.child, self.limit);
                     self.reaped = status.is_some();
-                    panic!("ended ({status:?}) before printing {prefix:?}\n{}", self.show())
+                    panic!("ended ({status:?}) before printing {wanted:?}\n{}", self.show())
                 }
             }
         }

@@ -1,5 +1,10 @@
-//! The suite suite.
+//! Real software and real profiles, without privileges: programs run on the library and print what they print without
+//! it; profiles agree with truth; the command says what it should.
 
 mod cli_errors;
+mod dump_failures;
 mod mallctl_tree;
+mod redis;
 mod report_golden;
+mod sampling_error;
+mod software;
