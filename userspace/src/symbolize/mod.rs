@@ -197,25 +197,39 @@ impl SymbolFile {
                 places.push(place);
             }
         }
-        let source = Source::Elf(Elf::new(&self.symbols));
-        let found = symbolizer
-            .symbolize(&source, Input::VirtOffset(&svmas))
-            .map_err(|error| format!("cannot read symbols of {}: {error:#}", self.symbols.display()))?;
-        for (place, result) in places.into_iter().zip(found) {
-            if let Symbolized::Sym(symbol) = result {
-                name_site(&mut sites[place].1, &symbol);
+        let look_up = |debug_syms: bool| {
+            let mut elf = Elf::new(&self.symbols);
+            elf.debug_syms = debug_syms;
+            symbolizer
+                .symbolize(&Source::Elf(elf), Input::VirtOffset(&svmas))
+                .map_err(|error| format!("cannot read symbols of {}: {error:#}", self.symbols.display()))
+        };
+        let (described, tabled) = (look_up(true)?, look_up(false)?);
+        for (place, (described, tabled)) in places.into_iter().zip(described.into_iter().zip(tabled)) {
+            if let Symbolized::Sym(symbol) = described {
+                name_site(&mut sites[place].1, &symbol, tabled.as_sym());
             }
         }
         Ok(())
     }
 }
 
-fn name_site(site: &mut Site, symbol: &Sym<'_>) {
-    let outer = name::demangle(&symbol.name);
+/// `symbol` is what debug information says, `tabled` what the symbol table does: short debug information holds names
+/// without their path (`push` for `alloc::vec::Vec::push`), and the table's mangled name is better.
+fn name_site(site: &mut Site, symbol: &Sym<'_>, tabled: Option<&Sym<'_>>) {
+    let linker_name = match tabled {
+        Some(tabled) if tabled.addr == symbol.addr && name::is_mangled(&tabled.name) => &tabled.name,
+        _ => &symbol.name,
+    };
+    let outer = name::demangle(linker_name);
     site.start = symbol.addr;
     site.is_rust = outer.is_rust;
     for inlined in symbol.inlined.iter().rev() {
-        let name = name::demangle(&inlined.name);
+        let mut name = name::demangle(&inlined.name);
+        if outer.is_rust && !name::is_mangled(&inlined.name) {
+            // Signs of Rust types, such as `->`, are no template brackets.
+            name.short.clone_from(&name.full);
+        }
         site.functions.push(Function {
             full: name.full,
             short: name.short,

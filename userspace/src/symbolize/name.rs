@@ -34,6 +34,11 @@ pub fn demangle(linker: &str) -> Name {
     Name { short: shorten(&full), full, is_rust: false }
 }
 
+/// True for names that carry their path: of C++ or Rust.
+pub fn is_mangled(linker: &str) -> bool {
+    linker.starts_with("_Z") || linker.starts_with("_R")
+}
+
 /// v0 names, and legacy ones by the hash at their end: C++ names look the same up to it.
 fn is_rust(linker: &str) -> bool {
     if linker.starts_with("_R") {
