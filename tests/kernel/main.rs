@@ -1,4 +1,5 @@
 //! The kernel suite: probes on real processes. Needs what `privilege::missing_for_probes` names; skips say so.
+mod agreement;
 mod attach;
 mod lifecycle;
 mod losses;

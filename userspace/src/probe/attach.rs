@@ -28,6 +28,7 @@ use super::load::{Kernel, LoadError};
 use super::ring::Event;
 use super::sys::{self, Cover, Tracefs};
 use crate::remote::memory::ProcessMemory;
+use crate::wait::monotonic_ns;
 
 /// Where stacks come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -258,15 +259,22 @@ impl Attachment {
         Ok(self.kernel.follow(pid)?)
     }
 
-    /// Gives every waiting record to `take` and says how many there were. Samples wake a reader of the descriptor only
-    /// when a quarter of the ring is full, so call this every 100 ms in any case.
+    /// Gives every record of up to now to `take` and says how many there were. Records that arrive meanwhile wait for the
+    /// next call, so that a target that is faster than `take` cannot keep the caller here. Samples wake a reader of the
+    /// descriptor only when a quarter of the ring is full, so call this every 100 ms in any case.
     pub fn drain(&mut self, take: &mut dyn FnMut(Event)) -> u64 {
+        let now = monotonic_ns();
         let mut count = 0;
         while let Some(record) = self.kernel.events().next() {
             count += 1;
-            match Event::decode(&record) {
-                Some(event) => take(event),
-                None => self.unknown_records += 1,
+            let Some(event) = Event::decode(&record) else {
+                self.unknown_records += 1;
+                continue;
+            };
+            let late = event.header().time_ns > now;
+            take(event);
+            if late {
+                break;
             }
         }
         count

@@ -86,8 +86,10 @@ pub struct Live {
     held: HashMap<u64, Held>,
     cap: usize,
     stacks: HashMap<StackKey, Stack>,
-    /// Begin and end of the table's reading, 0 when there was none.
-    seeded_ns: (u64, u64),
+    /// Times of the table's reading, 0 when there was none.
+    began_ns: u64,
+    counted_ns: u64,
+    ended_ns: u64,
     pub gaps: Gaps,
     /// Records applied.
     pub allocs: u64,
@@ -101,7 +103,9 @@ impl Live {
             held: HashMap::new(),
             cap,
             stacks: HashMap::new(),
-            seeded_ns: (0, 0),
+            began_ns: 0,
+            counted_ns: 0,
+            ended_ns: 0,
             gaps: Gaps::default(),
             allocs: 0,
             frees: 0,
@@ -110,7 +114,7 @@ impl Live {
 
     /// Takes over what the process had recorded. Once, before the first record is applied.
     pub fn seed(&mut self, seed: &Seed) {
-        self.seeded_ns = (seed.began_ns, seed.ended_ns);
+        (self.began_ns, self.counted_ns, self.ended_ns) = (seed.began_ns, seed.counted_ns, seed.ended_ns);
         self.gaps.torn += seed.torn;
         for (&id, context) in &seed.contexts {
             let stack = self.stacks.entry(StackKey { id, kind: STACK_IN_PROCESS }).or_default();
@@ -126,6 +130,12 @@ impl Live {
                 seeded: true,
                 forgotten: false,
             };
+            // An address that was freed and sampled again while the table was read can be there twice.
+            match self.held.get(&entry.live.ptr) {
+                Some(other) if other.time_ns >= held.time_ns => continue,
+                Some(_) => self.release(entry.live.ptr),
+                None => {}
+            }
             self.hold(entry.live.ptr, held);
         }
     }
@@ -138,10 +148,6 @@ impl Live {
 
     pub fn alloc(&mut self, event: &AllocEvent) {
         self.allocs += 1;
-        let time_ns = event.header.time_ns;
-        if self.is_in_table(event) {
-            return;
-        }
         let weight_bytes = if event.weight_bytes == 0 {
             self.gaps.unweighted += 1;
             event.usable_bytes
@@ -149,10 +155,15 @@ impl Live {
             event.weight_bytes
         };
         let stack = StackKey { id: event.stack, kind: event.stack_kind };
-        let held =
-            Held { stack, usable_bytes: event.usable_bytes, weight_bytes, time_ns, seeded: false, forgotten: false };
-        add(&mut self.stacks.entry(stack).or_default().cumulative, &held.counts());
-        self.hold(event.ptr, held);
+        let time_ns = event.header.time_ns;
+        let usable_bytes = event.usable_bytes;
+        let held = Held { stack, usable_bytes, weight_bytes, time_ns, seeded: false, forgotten: false };
+        if time_ns >= self.counted_ns {
+            add(&mut self.stacks.entry(stack).or_default().cumulative, &held.counts());
+        }
+        if !self.is_settled(event) {
+            self.hold(event.ptr, held);
+        }
     }
 
     pub fn free(&mut self, event: &FreeEvent) {
@@ -163,25 +174,23 @@ impl Live {
             Some(held) if held.seeded && held.time_ns > time_ns => {}
             Some(_) => self.release(event.ptr),
             // Freed before the table was read to its end.
-            None if time_ns <= self.seeded_ns.1 => {}
+            None if time_ns <= self.ended_ns => {}
             None => self.gaps.unknown_frees += 1,
         }
     }
 
-    /// Whether the table had this allocation already when it was read. A hook fires after the table was written, so
-    /// whatever fired before the reading is in it. While it was read, the table's own record of the address decides.
-    fn is_in_table(&self, event: &AllocEvent) -> bool {
-        let (began, ended) = self.seeded_ns;
+    /// Whether the reading of the table says all about this allocation. A hook fires after the table was written, so what
+    /// fired before the reading was in the table or is freed. While it was read, the sample that the table has at this
+    /// address decides: this one, or a later one, before which this one was freed.
+    fn is_settled(&self, event: &AllocEvent) -> bool {
         let time_ns = event.header.time_ns;
-        if time_ns < began {
+        if time_ns < self.began_ns {
             return true;
         }
-        time_ns <= ended
+        time_ns <= self.ended_ns
             && self.held.get(&event.ptr).is_some_and(|held| {
-                held.seeded
-                    && held.time_ns <= time_ns
-                    && held.stack.id == event.stack
-                    && held.usable_bytes == event.usable_bytes
+                let same = held.stack.id == event.stack && held.usable_bytes == event.usable_bytes;
+                held.seeded && (same || held.time_ns > time_ns)
             })
     }
 
@@ -314,7 +323,7 @@ mod tests {
 
     /// Two live samples, taken at 50 and 150, read from 100 to 200.
     fn seeded() -> Live {
-        let mut seed = Seed { began_ns: 100, ended_ns: 200, ..Seed::default() };
+        let mut seed = Seed { began_ns: 100, counted_ns: 100, ended_ns: 200, ..Seed::default() };
         let counts = Counts { objects: 7, bytes: 448, weight_objects8: 3584, weight_bytes: 28672 };
         seed.contexts.insert(KEY.id, SeedContext { frames: vec![1, 2], cumulative: counts });
         for (ptr, time_ns) in [(0x1000, 50), (0x2000, 150)] {
@@ -375,11 +384,40 @@ mod tests {
         let mut live = seeded();
         assert_eq!((current(&live).objects, cumulative(&live)), (2, 7));
         live.alloc(&alloc(0x500, 90));
-        live.alloc(&alloc(0x2000, 151));
         assert_eq!((current(&live).objects, cumulative(&live)), (2, 7));
+        // Live when it was read, and later than the counts.
+        live.alloc(&alloc(0x2000, 151));
+        assert_eq!((current(&live).objects, cumulative(&live)), (2, 8));
         live.alloc(&alloc(0x3000, 160));
         live.alloc(&alloc(0x4000, 300));
-        assert_eq!((current(&live).objects, cumulative(&live)), (4, 9));
+        assert_eq!((current(&live).objects, cumulative(&live)), (4, 10));
+    }
+
+    #[test]
+    fn an_address_that_was_read_twice_is_its_later_sample() {
+        let mut seed = Seed { began_ns: 100, counted_ns: 100, ended_ns: 200, ..Seed::default() };
+        for (ptr, usable_bytes, time_ns) in [(1, 64, 150), (1, 32, 50), (2, 32, 50), (2, 64, 150)] {
+            let live = root::Live { ptr, usable_bytes, weight_bytes: 4096, time_ns, ..root::Live::default() };
+            seed.lives.push(SeedLive { live, context: KEY.id });
+        }
+        let mut live = Live::new(100);
+        live.seed(&seed);
+        // Their frees and second allocations are in the ring.
+        for ptr in [1, 2] {
+            live.free(&free(ptr, 120));
+            live.alloc(&alloc(ptr, 151));
+        }
+        assert_eq!((current(&live).objects, current(&live).bytes), (2, 128));
+        assert_eq!((live.gaps.missed_frees, live.gaps.unknown_frees), (0, 0));
+    }
+
+    #[test]
+    fn an_earlier_sample_at_the_address_of_a_later_one_is_not_held() {
+        let mut live = seeded();
+        live.alloc(&AllocEvent { usable_bytes: 32, ..alloc(0x2000, 120) });
+        live.free(&free(0x2000, 140));
+        live.alloc(&alloc(0x2000, 151));
+        assert_eq!((current(&live).objects, current(&live).bytes, live.gaps.missed_frees), (2, 128, 0));
     }
 
     #[test]

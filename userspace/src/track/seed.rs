@@ -4,7 +4,8 @@
 //! ```text
 //!  probes attached ── began_ns ── table read ── ended_ns ── first record taken from the ring
 //!  allocations before began_ns are in the table already, those after ended_ns are not; in between, the time that the
-//!  table keeps of each live sample decides (`track/live.rs`)
+//!  table keeps of each live sample decides (`track/live.rs`). Cumulative counts have no times: for them the cut is at
+//!  counted_ns, and the few samples taken while they were read may be counted on the wrong side of it.
 //! ```
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,8 @@ use crate::wait::monotonic_ns;
 pub struct Seed {
     pub began_ns: u64,
     pub ended_ns: u64,
+    /// When the cumulative counts were read: the middle of that part.
+    pub counted_ns: u64,
     /// By address of the context.
     pub contexts: HashMap<u64, SeedContext>,
     pub lives: Vec<SeedLive>,
@@ -51,20 +54,32 @@ impl Seed {
             seed.contexts.insert(address, entry);
             Ok::<_, TableError>(())
         })?;
+        seed.counted_ns = seed.began_ns.midpoint(monotonic_ns());
         let mut context_of = HashMap::new();
         let tctxs = table.tctxs(|address, tctx| {
             context_of.insert(address, tctx.context);
             Ok::<_, TableError>(())
         })?;
+        // A record can change while it is copied and come out as half of each. So the samples are read twice, and one
+        // counts when it was the same both times; one that changed in between was written after `began_ns`, and then the
+        // ring has its records. The link to the next record says nothing about the sample.
+        let sample = |live: &Live| Live { next: 0, ..*live };
+        let mut first = HashMap::new();
+        table.lives(|address, live| {
+            first.insert(address, sample(live));
+            Ok::<_, TableError>(())
+        })?;
         let mut astray = 0;
-        let lives = table.lives(|_, live| {
-            match context_of.get(&live.tctx) {
-                Some(&context) => seed.lives.push(SeedLive { live: *live, context }),
-                None => astray += 1,
+        table.lives(|address, live| {
+            if first.get(&address) == Some(&sample(live)) {
+                match context_of.get(&live.tctx) {
+                    Some(&context) => seed.lives.push(SeedLive { live: *live, context }),
+                    None => astray += 1,
+                }
             }
             Ok::<_, TableError>(())
         })?;
-        seed.torn = contexts.torn + tctxs.torn + lives.torn + astray;
+        seed.torn = contexts.torn + tctxs.torn + astray;
         seed.ended_ns = monotonic_ns();
         Ok(seed)
     }

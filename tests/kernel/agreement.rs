@@ -1,0 +1,103 @@
+//! What the probes collected, against the process's own table: after a pause both must name the same live samples.
+//!
+//! The attachment comes in the middle of the work of four threads, so that the reading of the table and the records of
+//! the ring overlap. No tolerance: the two count the same samples.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+use jeprobe::probe::attach::{AttachOptions, Attachment};
+use jeprobe::probe::discover;
+use jeprobe::remote::memory::ProcessMemory;
+use jeprobe::remote::target;
+use jeprobe::track::lifecycle::Tracker;
+use jeprobe::track::seed::Seed;
+use jeprobe_abi::drops::Reason;
+use jeprobe_abi::root::Counts;
+use jeprobe_tests::{Run, artefact, compile, skip};
+
+use crate::probing::{lost, need_probes, order};
+
+/// Live samples and bytes by frames.
+type Heap = BTreeMap<Vec<u64>, (u64, u64, u64)>;
+
+fn add(heap: &mut Heap, frames: &[u64], counts: &Counts) {
+    if counts.objects > 0 {
+        let sum = heap.entry(frames.to_vec()).or_default();
+        *sum = (sum.0 + counts.objects, sum.1 + counts.bytes, sum.2 + counts.weight_bytes);
+    }
+}
+
+fn heap_of_table(seed: &Seed) -> Heap {
+    let mut heap = Heap::new();
+    for entry in &seed.lives {
+        let live = &entry.live;
+        let counts =
+            Counts { objects: 1, bytes: live.usable_bytes, weight_bytes: live.weight_bytes, ..Counts::default() };
+        add(&mut heap, &seed.contexts[&entry.context].frames, &counts);
+    }
+    heap
+}
+
+fn heap_of_tracker(tracker: &Tracker, pid: u32) -> Heap {
+    let mut heap = Heap::new();
+    for (key, stack) in tracker.get(pid).expect("tracked").live.stacks() {
+        if stack.current.objects > 0 {
+            add(&mut heap, stack.frames.as_deref().unwrap_or_else(|| panic!("{key:?} has no frames")), &stack.current);
+        }
+    }
+    heap
+}
+
+fn agree(conf: &str) {
+    let program = compile::program("churn.c", &[]);
+    let mut process = Run::preloaded(&program).conf(conf).spawn();
+    process.ready();
+    let pid = process.pid().cast_unsigned();
+    order(&mut process, "run");
+
+    let hooks = discover::process(pid).expect("the library has hooks");
+    let options = AttachOptions { ring_bytes: 64 << 20, ..AttachOptions::default() };
+    let mut attachment = Attachment::process(&hooks, options).expect("attached");
+    let root = target::Target::open(pid).expect("it has a table").located.root;
+    let memory = ProcessMemory::new(pid);
+    let mut tracker = Tracker::new(usize::MAX, attachment.follows_lifecycle());
+    tracker.seed(pid, &Seed::read(&memory, root).expect("readable"));
+
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        jeprobe::wait::ready(&[attachment.as_fd()], Some(Duration::from_millis(100))).expect("poll");
+        attachment.drain(&mut |event| tracker.apply(&event));
+    }
+    order(&mut process, "pause");
+    attachment.drain(&mut |event| tracker.apply(&event));
+
+    let truth = Seed::read(&memory, root).expect("readable");
+    let live = &tracker.get(pid).expect("tracked").live;
+    assert!(live.allocs > 1000, "{} records", live.allocs);
+    assert_eq!(truth.torn, 0);
+    assert_eq!((live.gaps.missed_frees, live.gaps.unknown_frees, live.gaps.overflowed), (0, 0, 0), "{:?}", live.gaps);
+    let (seen, truth) = (heap_of_tracker(&tracker, pid), heap_of_table(&truth));
+    assert!(truth.len() >= 2, "{truth:?}");
+    assert_eq!(seen, truth);
+    lost(&attachment, Reason::RingFull, 0);
+}
+
+#[test]
+fn attached_while_the_process_profiles_itself() {
+    need_probes!();
+    if artefact::library().is_none() {
+        skip!("no library under test");
+    }
+    agree("prof:true,prof_active:true,lg_prof_sample:17");
+}
+
+#[test]
+fn attached_while_the_process_is_dormant() {
+    need_probes!();
+    if artefact::library().is_none() {
+        skip!("no library under test");
+    }
+    agree("prof:true,prof_active:false,lg_prof_sample:17");
+}
