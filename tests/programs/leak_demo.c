@@ -1,13 +1,14 @@
 /* A small server that leaks, for `cargo xtask demo`.
  *
- * Two workers serve requests until SIGTERM or until their time is over. Every request goes through
+ * Two workers serve requests, half of them queries and half logins, until SIGTERM or until their time is over:
  *
  *   parse_request      balanced: a buffer that is freed at its end
- *   cache_put          levels off: CACHE_SLOTS entries, a new one frees the one in its slot
- *   audit_log_append   leaks: a record per request on a list that nobody reads
+ *   cache_put          levels off at 4 MiB: a new entry frees the one in its slot
+ *   session_open       levels off at 2 MiB, in the same way
+ *   audit_log_append   leaks: a record per login on a list that nobody reads
  *
  * so that after a few seconds audit_log_append holds most of the heap. load_config allocates once, before `ready`.
- * Argument: seconds to live, 60 by default; it bounds what a forgotten server can take (8 MiB a second). */
+ * Argument: seconds to live, 60 by default; it bounds what a forgotten server can take (10 MiB a second). */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,10 +22,12 @@
 
 enum {
     WORKERS = 2,
-    CACHE_SLOTS = 1024,
-    CACHE_BYTES = 2048,
-    RECORD_BYTES = 900,
-    REQUESTS_PER_TICK = 48, /* with 900-byte records and 100 ticks a second: about 4 MiB a second and worker */
+    CACHE_SLOTS = 512,
+    CACHE_BYTES = 8192,
+    SESSIONS = 2048,
+    SESSION_BYTES = 1024,
+    RECORD_BYTES = 1900,
+    REQUESTS_PER_TICK = 48, /* with a record for every second one and 100 ticks a second: 5 MiB a second and worker */
     TICK_NS = 10 * 1000 * 1000,
 };
 
@@ -36,6 +39,7 @@ struct record {
 static atomic_int stopping;
 static _Atomic(struct record *) audit_log;
 static _Atomic(char *) cache[CACHE_SLOTS];
+static _Atomic(char *) sessions[SESSIONS];
 
 static void *need(void *memory)
 {
@@ -72,6 +76,13 @@ NOINLINE static void cache_put(unsigned hash)
     free(atomic_exchange(&cache[hash % CACHE_SLOTS], entry));
 }
 
+NOINLINE static void session_open(unsigned hash)
+{
+    char *session = need(malloc(SESSION_BYTES));
+    memset(session, (int)hash, SESSION_BYTES);
+    free(atomic_exchange(&sessions[hash % SESSIONS], session));
+}
+
 NOINLINE static void audit_log_append(unsigned hash)
 {
     struct record *record = need(malloc(sizeof *record));
@@ -81,12 +92,33 @@ NOINLINE static void audit_log_append(unsigned hash)
     }
 }
 
+/* Keeps the call before it from becoming a jump, which would take the caller out of the stack. */
+static void not_a_tail_call(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+NOINLINE static void handle_query(unsigned hash)
+{
+    cache_put(hash);
+    not_a_tail_call();
+}
+
+NOINLINE static void handle_login(unsigned hash)
+{
+    session_open(hash);
+    audit_log_append(hash);
+    not_a_tail_call();
+}
+
 NOINLINE static void handle_request(unsigned number)
 {
-    unsigned hash = parse_request(number);
-    cache_put(hash);
-    audit_log_append(hash);
-    atomic_thread_fence(memory_order_seq_cst); /* keeps the call above from becoming a jump */
+    unsigned hash = parse_request(number) >> 7;
+    if (hash & 1)
+        handle_login(hash >> 1);
+    else
+        handle_query(hash >> 1);
+    not_a_tail_call();
 }
 
 static void *serve(void *argument)
