@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use jeprobe::probe::attach::{AttachOptions, Attachment};
 use jeprobe::probe::discover;
+use jeprobe::probe::ring::Event;
 use jeprobe::remote::memory::ProcessMemory;
 use jeprobe::remote::target;
 use jeprobe::track::lifecycle::Tracker;
 use jeprobe::track::seed::Seed;
 use jeprobe_abi::drops::Reason;
 use jeprobe_abi::root::Counts;
-use jeprobe_tests::{Run, artefact, compile, skip};
+use jeprobe_tests::{Run, Target, artefact, compile, skip};
 
 use crate::probing::{lost, need_probes, order};
 
@@ -50,30 +51,53 @@ fn heap_of_tracker(tracker: &Tracker, pid: u32) -> Heap {
     heap
 }
 
-fn agree(conf: &str) {
-    let program = compile::program("churn.c", &[]);
-    let mut process = Run::preloaded(&program).conf(conf).spawn();
-    process.ready();
-    let pid = process.pid().cast_unsigned();
-    order(&mut process, "run");
+/// A working process, attached to for some seconds.
+struct Session {
+    process: Target,
+    pid: u32,
+    attachment: Attachment,
+    tracker: Tracker,
+    root: u64,
+}
 
-    let hooks = discover::process(pid).expect("the library has hooks");
-    let options = AttachOptions { ring_bytes: 64 << 20, ..AttachOptions::default() };
-    let mut attachment = Attachment::process(&hooks, options).expect("attached");
-    let root = target::Target::open(pid).expect("it has a table").located.root;
-    let memory = ProcessMemory::new(pid);
-    let mut tracker = Tracker::new(usize::MAX, attachment.follows_lifecycle());
-    tracker.seed(pid, &Seed::read(&memory, root).expect("readable"));
+impl Session {
+    fn new(conf: &str, time: Duration) -> Session {
+        let program = compile::program("churn.c", &[]);
+        let mut process = Run::preloaded(&program).conf(conf).spawn();
+        process.ready();
+        let pid = process.pid().cast_unsigned();
+        order(&mut process, "run");
 
-    let end = Instant::now() + Duration::from_secs(3);
-    while Instant::now() < end {
-        jeprobe::wait::ready(&[attachment.as_fd()], Some(Duration::from_millis(100))).expect("poll");
-        attachment.drain(&mut |event| tracker.apply(&event));
+        let hooks = discover::process(pid).expect("the library has hooks");
+        let options = AttachOptions { ring_bytes: 64 << 20, ..AttachOptions::default() };
+        let attachment = Attachment::process(&hooks, options).expect("attached");
+        let root = target::Target::open(pid).expect("it has a table").located.root;
+        let mut tracker = Tracker::new(usize::MAX, attachment.follows_lifecycle());
+        tracker.seed(pid, &Seed::read(&ProcessMemory::new(pid), root).expect("readable"));
+        let mut session = Session { process, pid, attachment, tracker, root };
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            jeprobe::wait::ready(&[session.attachment.as_fd()], Some(Duration::from_millis(100))).expect("poll");
+            session.drain();
+        }
+        session
     }
-    order(&mut process, "pause");
-    attachment.drain(&mut |event| tracker.apply(&event));
 
-    let truth = Seed::read(&memory, root).expect("readable");
+    fn drain(&mut self) {
+        self.attachment.drain(&mut |event| self.tracker.apply(&event));
+    }
+
+    fn table(&self) -> Seed {
+        Seed::read(&ProcessMemory::new(self.pid), self.root).expect("readable")
+    }
+}
+
+fn agree(conf: &str) {
+    let mut session = Session::new(conf, Duration::from_secs(3));
+    order(&mut session.process, "pause");
+    session.drain();
+    let truth = session.table();
+    let Session { pid, attachment, tracker, .. } = session;
     let live = &tracker.get(pid).expect("tracked").live;
     assert!(live.allocs > 1000, "{} records", live.allocs);
     assert_eq!(truth.torn, 0);
@@ -82,6 +106,30 @@ fn agree(conf: &str) {
     assert!(truth.len() >= 2, "{truth:?}");
     assert_eq!(seen, truth);
     lost(&attachment, Reason::RingFull, 0);
+}
+
+/// Detaching takes long against the life of a block here; frees that arrive meanwhile must not empty the profile.
+#[test]
+fn detached_while_the_process_works() {
+    need_probes!();
+    if artefact::library().is_none() {
+        skip!("no library under test");
+    }
+    let mut session = Session::new("prof:true,prof_active:false,lg_prof_sample:14", Duration::from_secs(1));
+    let live = |seed: &Seed| seed.lives.len();
+    let before = live(&session.table());
+    let end = session.attachment.stop();
+    let mut last = 0;
+    session.attachment.drain(&mut |event| {
+        if !matches!(event, Event::Context(_)) {
+            last = last.max(event.header().time_ns);
+        }
+        session.tracker.apply(&event);
+    });
+    assert!(last <= end);
+    let held = session.tracker.get(session.pid).expect("tracked").live.held();
+    // The heap's size is steady, so the two counts are draws of the same number; readings of a working table miss some.
+    assert!(before > 100 && held > before / 2, "{held} held at the end, {before} in the table before");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! One perf event per site. A pid-scoped event covers the whole address space of the process; a host-wide one covers
 //! every process that maps the file, later ones included, so there is one attachment per file and not per process.
 //! Order matters: contexts first, then frees, then allocations, so that no allocation is seen whose free would be
-//! missed; detaching goes the other way.
+//! missed; detaching goes the other way, and takes tens of milliseconds, in which frees would still arrive and
+//! allocations not. So an attachment ends at one moment: what happened after [`Attachment::stop`] began is not told.
 //!
 //! Everything ends with the descriptors: [`Attachment::stop`], drop, or the death of this process. The kernel lowers
 //! the semaphores in all three cases.
@@ -116,6 +117,8 @@ pub struct Attachment {
     places: Vec<keys::Site>,
     warnings: Vec<String>,
     unknown_records: u64,
+    /// When `stop` began, ns of `CLOCK_MONOTONIC`.
+    ended_ns: Option<u64>,
     kernel: Kernel,
 }
 
@@ -200,6 +203,7 @@ impl Attachment {
             places: Vec::new(),
             warnings,
             unknown_records: 0,
+            ended_ns: None,
             kernel,
         })
     }
@@ -271,9 +275,12 @@ impl Attachment {
                 self.unknown_records += 1;
                 continue;
             };
-            let late = event.header().time_ns > now;
-            take(event);
-            if late {
+            let time_ns = event.header().time_ns;
+            // Frames may belong to a sample of before.
+            if self.ended_ns.is_none_or(|ended| time_ns <= ended) || matches!(event, Event::Context(_)) {
+                take(event);
+            }
+            if time_ns > now {
                 break;
             }
         }
@@ -287,12 +294,15 @@ impl Attachment {
         losses
     }
 
-    /// Detaches, allocations first. The ring can still be drained.
-    pub fn stop(&mut self) {
+    /// Ends the attachment now and detaches; gives the moment, ns of `CLOCK_MONOTONIC`. What came before can still be
+    /// drained.
+    pub fn stop(&mut self) -> u64 {
+        let ended = *self.ended_ns.get_or_insert_with(monotonic_ns);
         while let Some(probe) = self.probes.pop() {
             drop(probe);
         }
         self.lifecycle.clear();
+        ended
     }
 
     /// What is attached and what it costs, one line each.
