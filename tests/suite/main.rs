@@ -3,6 +3,7 @@
 
 mod cli_errors;
 mod dump_failures;
+mod loader;
 mod mallctl_tree;
 mod redis;
 mod report_golden;

@@ -9,7 +9,7 @@
 //! The heap file comes first: whatever fails after it, the data is safe and the message says where.
 #![forbid(unsafe_code)]
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -82,14 +82,25 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
     let options = Options { limit: Some(REPORT_ROWS), ..Options::default() };
     let sources = Sources { program: None, root: finished.root.clone() };
     let symbols = report::show(profile, &sources, &options, term)?;
+    let mut failed = false;
     if let Some(path) = &output.flamegraph {
         let selection = Selection::new(profile, &symbols, options.value);
         let title = format!("pid {pid}");
-        outfile::write(path, |out| output::flamegraph::write(&selection, &symbols, &options, &title, out))?;
-        term.say(format_args!("flame graph written to {}", path.display()));
+        match outfile::write(path, |out| output::flamegraph::write(&selection, &symbols, &options, &title, out)) {
+            Ok(()) => term.say(format_args!("flame graph written to {}", path.display())),
+            Err(Error::WriteFile { source, .. }) if source.kind() == ErrorKind::InvalidInput => {
+                term.warn(format_args!("no flame graph {}: {source}", path.display()));
+                failed = true;
+            }
+            // The heap file is there; what is missing can be drawn from it.
+            Err(error) => {
+                term.error(&error.into());
+                failed = true;
+            }
+        }
     }
     let lossy = profile.losses().any(|(reason, _)| is_lost(reason));
-    Ok(if lossy { Outcome::Partial } else { Outcome::Complete })
+    Ok(if lossy || failed { Outcome::Partial } else { Outcome::Complete })
 }
 
 /// True for losses that make the numbers wrong, as opposed to stacks shorter or frees older than one would like.

@@ -87,7 +87,10 @@ fn collect(
         }
         if now >= next_read {
             match target.read() {
-                Ok(reading) => last = Some(reading),
+                Ok(reading) => {
+                    switch.keep_on(reading.root.prof_active)?;
+                    last = Some(reading);
+                }
                 Err(_) if pidfd.has_ended() => break End::TargetEnded,
                 // The table is no longer where it was: another program, or damage, which opening it again will tell.
                 Err(_) => break End::Exec,

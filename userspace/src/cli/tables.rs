@@ -90,6 +90,8 @@ fn round(observed: &mut BTreeMap<u32, Observed>, harvest: &mut Harvest, term: &m
                 if let Some(note) = unsampled::note(&reading.profile, &reading.root, pid) {
                     reading.profile.add_note(note);
                 }
+                // Fails when the process ends in this moment, which the next round finds.
+                let _gone = process.switch.keep_on(reading.root.prof_active);
                 process.last = Some(reading.profile);
             }
             Err(_) => gone.push(pid),

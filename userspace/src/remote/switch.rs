@@ -32,6 +32,15 @@ impl Switch {
         self.prof_active != Some(0)
     }
 
+    /// Switches on again when someone switched off meanwhile: the process itself, or another command that put back what
+    /// it had found. Off is then what was there before, and what is put back in the end.
+    pub fn keep_on(&mut self, prof_active: u32) -> Result<(), Error> {
+        if prof_active == 0 && self.prof_active.is_some() {
+            self.prof_active = Some(self.target.set(Word::ProfActive, 1)?);
+        }
+        Ok(())
+    }
+
     /// Puts both words back.
     pub fn off(&mut self) -> Result<(), Error> {
         if let Some(before) = self.prof_active.take() {
