@@ -6,7 +6,8 @@
 //! | flame graph | `--flamegraph FILE` |
 //! | report | stdout; stderr when stdout carries the profile or belongs to a child |
 //!
-//! The heap file comes first: whatever fails after it, the data is safe and the message says where.
+//! The heap file comes first: whatever fails after it, the data is safe and the message says where. When it is the heap
+//! file that fails, the report is still printed before the command fails.
 #![forbid(unsafe_code)]
 
 use std::io::{ErrorKind, Write};
@@ -69,13 +70,13 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
         Some(bytes) => out.write_all(bytes),
         None => output::heap_v2::write(profile, out),
     };
-    match &heap {
-        Some(path) => {
-            outfile::write(path, body)?;
+    // A profile that cannot be written is still shown: it may have taken hours.
+    let written = match &heap {
+        Some(path) => outfile::write(path, body).map_err(anyhow::Error::from).map(|()| {
             term.say(format_args!("profile written to {}", path.display()));
-        }
-        None => term.result(body)?,
-    }
+        }),
+        None => term.result(body),
+    };
     if heap.is_none() || finished.stdout == Stdout::Childs {
         term.results_to_stderr();
     }
@@ -99,6 +100,7 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
             }
         }
     }
+    written?;
     let lossy = profile.losses().any(|(reason, _)| is_lost(reason));
     Ok(if lossy || failed { Outcome::Partial } else { Outcome::Complete })
 }

@@ -92,11 +92,12 @@ impl Harvest {
         };
         probes::add_losses(&mut merged, losses);
         let path = self.merged_path();
-        outfile::write(&path, |out| output::heap_v2::write(&merged, out))?;
+        let written = outfile::write(&path, |out| output::heap_v2::write(&merged, out));
         self.rows.sort_by(|a, b| b.inuse_bytes.total_cmp(&a.inuse_bytes));
         let lost: Vec<(Reason, u64)> = merged.losses().collect();
         let table = |out: &mut dyn Write| self.print(&lost, out);
         term.result(table)?;
+        written?;
         term.say(format_args!(
             "profiles written to {}, all of them together to {}",
             self.dir.display(),
