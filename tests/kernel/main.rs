@@ -1,6 +1,7 @@
 //! The kernel suite: probes on real processes. Needs what `privilege::missing_for_probes` names; skips say so.
 mod agreement;
 mod attach;
+mod command;
 mod lifecycle;
 mod losses;
 mod probing;

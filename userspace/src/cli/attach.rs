@@ -10,7 +10,7 @@ use super::term::Term;
 use super::{inprocess, probes};
 use crate::error::Error;
 use crate::probe::privilege;
-use crate::remote::target;
+use crate::remote::target::{self, Target};
 use crate::session::SessionError;
 
 pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
@@ -38,6 +38,11 @@ pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
             target::present(pid)?;
             let error = anyhow::Error::from(error);
             term.warn(format_args!("no probes: {error:#}"));
+            read_table(args, term)
+        }
+        // No hooks, or only such as must not be probed; the table may be there all the same.
+        Err(SessionError::Discover(error)) if args.mode == Mode::Auto && Target::open(pid).is_ok() => {
+            term.warn(format_args!("no probes: {error}"));
             read_table(args, term)
         }
         Err(error) => Err(error.into()),

@@ -1,0 +1,131 @@
+//! `jeprobe attach` and `jeprobe system` with probes, on a program under the library.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use jeprobe_tests::{Run, Target, TempDir, artefact, compile};
+
+use crate::probing::need_probes;
+
+/// Bytes that one order makes the program hold, and the interval that is in force before the attach, which the first
+/// distances were drawn with.
+const ORDERED: f64 = 2_000.0 * 100_000.0;
+const INTERVAL: f64 = 524_288.0;
+
+fn holder() -> Target {
+    let program = compile::program("holder.c", &["-O0", "-g"]);
+    let mut target = Run::preloaded(program).spawn();
+    target.ready();
+    target
+}
+
+fn order(target: &mut Target, blocks: &str) {
+    target.tell(blocks);
+    target.wait_for("done");
+}
+
+/// Starts the command and waits until it is attached.
+fn start(dir: &TempDir, args: &[&str]) -> Target {
+    let command = Run::new(artefact::command()).args(args).dir(dir.path()).spawn();
+    while !command.stderr().contains("end with Ctrl-C") {
+        thread::yield_now();
+    }
+    command
+}
+
+fn attach(dir: &TempDir, target: &Target, file: &str) -> Target {
+    let pid = target.pid().to_string();
+    start(dir, &["attach", "--mode", "ebpf", "--pid", &pid, "--lg-sample", "14", "-o", file])
+}
+
+/// Live bytes of a file, by the command's own report.
+fn inuse_bytes(path: &Path) -> f64 {
+    let ended = Run::new(artefact::command()).args(["report", "--show_bytes"]).arg(path).finish().ok();
+    let total = ended.stdout.lines().next().and_then(|line| line.strip_prefix("Total: ")).expect("a total");
+    total.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+#[track_caller]
+fn about(bytes: f64, wanted: f64) {
+    let tolerance = 4.0 * (wanted * INTERVAL).sqrt();
+    assert!((bytes - wanted).abs() <= tolerance, "{bytes} is not {wanted} ± {tolerance}");
+}
+
+#[test]
+fn attach_reports_what_was_allocated_meanwhile() {
+    need_probes!();
+    let dir = TempDir::new("attach");
+    let mut target = holder();
+    let command = attach(&dir, &target, "a.heap");
+    order(&mut target, "2000");
+    command.signal(libc::SIGINT);
+    let ended = command.finish().ok();
+    assert!(ended.stderr.contains("jeprobe:alloc") && ended.stderr.contains("expected cost"), "{ended}");
+    assert!(ended.stderr.contains("ended early") && ended.stdout.contains("hold"), "{ended}");
+    about(inuse_bytes(&dir.join("a.heap")), ORDERED);
+}
+
+#[test]
+fn a_target_that_is_killed_leaves_what_was_collected() {
+    need_probes!();
+    let dir = TempDir::new("killed");
+    let mut target = holder();
+    let command = attach(&dir, &target, "a.heap");
+    order(&mut target, "2000");
+    target.signal(libc::SIGKILL);
+    let ended = command.finish();
+    assert_eq!(ended.code(), 3, "{ended}");
+    assert!(ended.stderr.contains("this is what was collected until then"), "{ended}");
+    about(inuse_bytes(&dir.join("a.heap")), ORDERED);
+}
+
+#[test]
+fn two_commands_on_one_target_see_the_same_and_one_killed_harms_neither() {
+    need_probes!();
+    let dir = TempDir::new("two");
+    let mut target = holder();
+    let first = attach(&dir, &target, "first.heap");
+    let second = attach(&dir, &target, "second.heap");
+    let third = attach(&dir, &target, "third.heap");
+    third.signal(libc::SIGKILL);
+    assert_eq!(third.finish().signal(), Some(libc::SIGKILL));
+    order(&mut target, "2000");
+    for (command, file) in [(first, "first.heap"), (second, "second.heap")] {
+        command.signal(libc::SIGINT);
+        let _ended = command.finish().ok();
+        about(inuse_bytes(&dir.join(file)), ORDERED);
+    }
+    assert!(!dir.join("third.heap").exists());
+    order(&mut target, "1");
+    assert_eq!(target.finish().code(), 0);
+}
+
+#[test]
+fn system_takes_processes_that_were_there_and_that_start_later() {
+    need_probes!();
+    let dir = TempDir::new("system");
+    let mut before = holder();
+    let command = start(&dir, &["system", "--mode", "ebpf", "--out-dir", "out"]);
+    let mut after = holder();
+    for target in [&mut before, &mut after] {
+        order(target, "2000");
+    }
+    let pids = [before.pid(), after.pid()];
+    after.signal(libc::SIGKILL);
+    after.finish();
+    command.signal(libc::SIGINT);
+    let ended = command.finish();
+    assert!(matches!(ended.code(), 0 | 3), "{ended}");
+    for pid in pids {
+        let file = fs::read_dir(dir.join("out"))
+            .expect("written")
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.to_string_lossy().ends_with(&format!(".{pid}.heap")))
+            .unwrap_or_else(|| panic!("no profile of {pid}: {ended}"));
+        assert!(ended.stdout.lines().any(|line| line.trim_start().starts_with(&pid.to_string())), "{ended}");
+        about(inuse_bytes(&file), ORDERED);
+    }
+    assert!(dir.join("out/merged.heap").exists());
+}
