@@ -25,7 +25,7 @@ pub(crate) const FIRST_STACK_BYTES: usize = 32;
 /// As above.
 pub(crate) const STACK_BYTES: usize = 32;
 
-/// Events (one each 64 KiB that a thread allocates) between two looks at the clock.
+/// Events (64 KiB allocated by a thread, a flush, a large block freed) between two looks at the clock.
 const TICKS_PER_DECAY: u32 = 16;
 
 /// What the page map stores for a class, so that `free` finds its stack.

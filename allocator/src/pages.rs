@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 use crate::base;
+use crate::bits::align_up;
 use crate::decay::Decay;
 use crate::ds::list::List;
 use crate::ecache::ExtentSet;
@@ -39,6 +40,8 @@ const DESCRIPTOR_BATCH: usize = 32;
 const DONATION_BYTES: usize = 64 << 10;
 /// Descriptors that a donation uses up before it brings new ones.
 const DONATION_DESCRIPTORS: usize = 2;
+/// A long run is purged in multiples of this, a huge page: smaller pieces would break up huge pages and cost calls.
+const PURGE_PIECE_BYTES: usize = 2 << 20;
 /// Extents that one purge takes at a time.
 pub(crate) const PURGE_BATCH: usize = 64;
 
@@ -190,6 +193,11 @@ impl Pages {
         while self.set(which).bytes() > limit_bytes && taken < PURGE_BATCH {
             let Some(extent) = self.set(which).oldest() else { break };
             self.remove_from_set(extent);
+            let excess = self.excess_piece(which, limit_bytes, extent);
+            if excess < extent.bytes() && self.stock_descriptors(1).is_ok() {
+                // The upper end goes: allocation prefers low addresses.
+                self.carve(extent, extent.state(), extent.bytes() - excess, excess);
+            }
             extent.set_state(State::Busy);
             out.push_back(extent);
             taken += 1;
@@ -198,6 +206,13 @@ impl Pages {
             self.purge_passes += 1;
         }
         taken
+    }
+
+    /// How much of `extent`, which is out of the set, must go: so that one long run decays smoothly, and not at once.
+    fn excess_piece(&mut self, which: Which, limit_bytes: usize, extent: &Extent) -> usize {
+        let whole = extent.bytes();
+        let excess = (self.set(which).bytes() + whole).saturating_sub(limit_bytes);
+        align_up(excess, PURGE_PIECE_BYTES).map_or(whole, |piece| piece.min(whole))
     }
 
     /// Brings back an extent that was taken: into Muzzy, or into Retained (`zeroed` = it reads as zero).
@@ -468,6 +483,22 @@ mod tests {
         pages.check();
         assert_eq!(pages.stats().muzzy_bytes, 64 * KIB);
         assert_eq!(pages.stats().purged_bytes, 128 * KIB as u64);
+    }
+
+    #[test]
+    fn a_long_run_decays_in_pieces_from_its_end() {
+        let mut pages = Pages::new(12, true, 10_000, 0).expect("memory");
+        let run = pages.alloc(32 << 20, GRANULE).expect("pages");
+        let (start, end) = (run.addr(), run.end());
+        pages.dealloc(run);
+        let mut busy = List::new();
+        assert_eq!(pages.take_excess(Which::Dirty, 29 << 20, &mut busy), 1);
+        let piece = busy.pop_front().expect("taken");
+        assert_eq!((piece.bytes(), piece.end()), (4 << 20, end));
+        assert_eq!(pages.dirty.oldest().map(Extent::addr), Some(start));
+        assert_eq!(pages.stats().dirty_bytes, 28 << 20);
+        pages.settle(piece, State::Retained, true);
+        pages.check();
     }
 
     #[test]

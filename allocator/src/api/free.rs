@@ -99,6 +99,8 @@ pub(super) fn give_back(block: BlockPtr, extent: &'static Extent, cache: Option<
     } else {
         owner.free_large(extent);
     }
+    // A program that only frees sees its pages decay too.
+    owner.tick();
 }
 
 /// Usable bytes of a live block of ours; `None` when the pointer is not the start of one.

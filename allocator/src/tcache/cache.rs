@@ -194,6 +194,7 @@ impl Cache {
             return false;
         }
         self.flush(class, stack.len(self.room_of(class)) / 2, arena);
+        arena.tick();
         stack.push(block.0)
     }
 
