@@ -321,8 +321,10 @@ impl Attachment {
             Stacks::Context => "stacks from the process's own unwinder",
             Stacks::Kernel => "stacks from frame pointers, walked by the kernel",
         };
+        let walk = if self.stacks == Stacks::Kernel { "3 us for each sampled allocation and 1 us" } else { "1 us" };
         lines.push(format!(
-            "expected cost: about 0.7 us for each sampled allocation or free, nothing for the others; {stacks}"
+            "expected cost: about {walk} for each sampled {}, nothing for the others; {stacks}",
+            if self.stacks == Stacks::Kernel { "free" } else { "allocation or free" }
         ));
         lines
     }
