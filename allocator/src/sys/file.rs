@@ -34,8 +34,11 @@ pub(crate) fn file_id(fd: i32) -> Result<FileId, Errno> {
     })
 }
 
-/// A private read-only mapping of a part of a file, unmapped when dropped. Pages beyond the file's end fault, so the
-/// caller maps only what the file's size covers.
+/// A read-only mapping of a part of a file, unmapped when dropped. Pages beyond the file's end fault, so the caller maps
+/// only what the file's size covers.
+///
+/// Shared, not private: the kernel puts the breakpoints of an attached loader into every private mapping of the probed
+/// page, this one of our own file included, raises the semaphores for it, and never lowers them when it is unmapped.
 pub(crate) struct FileMap {
     ptr: NonNull<u8>,
     bytes: usize,
@@ -62,7 +65,7 @@ impl FileMap {
                 in("rdi") 0usize,
                 in("rsi") bytes,
                 in("rdx") i64::from(libc::PROT_READ),
-                in("r10") i64::from(libc::MAP_PRIVATE),
+                in("r10") i64::from(libc::MAP_SHARED),
                 in("r8") fd as isize,
                 in("r9") offset,
                 lateout("rcx") _,
@@ -78,8 +81,8 @@ impl FileMap {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the range is mapped readable for the life of `self`, and the kernel gives private mappings of a file
-        // that others rewrite at worst other bytes; every reader of these bytes checks what it finds.
+        // SAFETY: the range is mapped readable for the life of `self`, and a file that others rewrite gives at worst
+        // other bytes; every reader of these bytes checks what it finds.
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr(), self.bytes) }
     }
 }
