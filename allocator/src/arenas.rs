@@ -47,7 +47,7 @@ pub(crate) fn boot() -> bool {
         n => n.min(LIMIT as u32 - 1),
     };
     AUTOMATIC.store(automatic, Ordering::Relaxed);
-    COUNT.store(automatic, Ordering::Relaxed);
+    COUNT.fetch_max(automatic, Ordering::Relaxed);
     get_or_create(0).is_some()
 }
 
@@ -109,7 +109,7 @@ fn get_or_create_locked(ind: u32) -> Option<&'static Arena> {
     Some(arena)
 }
 
-/// Makes an arena with the next free index: `arenas.create`.
+/// Makes an arena with the next free index: `arenas.create`. After boot, or the index may be an automatic one.
 pub fn create() -> Option<&'static Arena> {
     let _guard = CREATE.lock();
     get_or_create_locked(count())

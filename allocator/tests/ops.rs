@@ -189,6 +189,8 @@ unsafe impl Send for Sent {}
 
 #[test]
 fn blocks_freed_by_other_threads_come_back() {
+    // Boot first: before it, the next index is one of the automatic arenas, which other tests use.
+    assert!(boot::current().arena().is_some());
     let arena = arenas::create().expect("an arena");
     let ind = arena.ind();
     let (sender, receiver) = mpsc::channel::<Sent>();
