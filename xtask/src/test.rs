@@ -107,9 +107,18 @@ fn run_tier(tier: Tier) -> Result<Counts> {
         Tier::Fmt => Ok(Counts::of(cargo().args(["fmt", "--all", "--check"]).tee()?.1)),
         Tier::Clippy => clippy(),
         Tier::Check => Ok(check::count(Check::value_variants())),
-        Tier::Unit => {
-            libtest(cargo().args(["test", "-p", "jeprobe-alloc", "-p", "jeprobe-abi", "-p", "jeprobe", "-p", "xtask"]))
-        }
+        Tier::Unit => libtest(cargo().args([
+            "test",
+            "--no-fail-fast",
+            "-p",
+            "jeprobe-alloc",
+            "-p",
+            "jeprobe-abi",
+            "-p",
+            "jeprobe",
+            "-p",
+            "xtask",
+        ])),
         Tier::Loom => {
             let mut counts = libtest(models().arg("model::"))?;
             if counts.failed == 0 {
