@@ -2,6 +2,9 @@
 mod agreement;
 mod attach;
 mod command;
+mod faults;
 mod lifecycle;
 mod losses;
 mod probing;
+mod session;
+mod truth_attached;

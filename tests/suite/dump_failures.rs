@@ -36,7 +36,7 @@ fn a_full_disk() {
     }
     let directory = TempDir::new("full");
     let script = format!(
-        "mount -t tmpfs -o size=8k none '{dir}' && LD_PRELOAD='{}' MALLOC_CONF=prof:true,lg_prof_sample:12 exec '{}'",
+        "mount -t tmpfs -o size=4k none '{dir}' && LD_PRELOAD='{}' MALLOC_CONF=prof:true,lg_prof_sample:12 exec '{}'",
         artefact::library().expect("ours is a file").display(),
         truth::program(Frames::Omitted).display(),
         dir = directory.path().display()
