@@ -226,12 +226,13 @@ impl Arena {
         self.purge_to(Which::Muzzy, 0);
     }
 
-    /// Ns until the next decision of decay; `None` = nothing decays by time.
-    pub(crate) fn next_epoch_ns(&self) -> Option<u64> {
+    /// Ns until someone should look at the decay again; `None` = nothing decays by time. Without free pages that is a
+    /// quarter of the decay time: what becomes free meanwhile waits no longer than that.
+    pub(crate) fn next_look_ns(&self) -> Option<u64> {
         let pages = self.pages.lock();
         let stats = pages.stats();
-        let dirty = pages.dirty_decay.next_epoch_ns().filter(|_| stats.dirty_bytes > 0);
-        let muzzy = pages.muzzy_decay.next_epoch_ns().filter(|_| stats.muzzy_bytes > 0);
+        let dirty = pages.dirty_decay.next_look_ns(stats.dirty_bytes > 0);
+        let muzzy = pages.muzzy_decay.next_look_ns(stats.muzzy_bytes > 0);
         match (dirty, muzzy) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),

@@ -6,7 +6,7 @@
 //! | 1 on | `stop` → 2; a fork's child → 0 |
 //! | 2 stopping | the thread → 0 when it ends |
 //!
-//! The thread sleeps on the state word until the next epoch of any arena (at most 5 s), so that a stop wakes it at
+//! The thread sleeps on the state word until the next look that any arena wants (at most 5 s), so that a stop wakes it at
 //! once. Off by default (`opt.background_thread`), switched at run time by `background_thread`.
 
 use core::ffi::c_void;
@@ -93,7 +93,7 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
         let mut sleep_ns = LONGEST_SLEEP_NS;
         for arena in arenas::all() {
             arena.decay(now_ns);
-            if let Some(next_ns) = arena.next_epoch_ns() {
+            if let Some(next_ns) = arena.next_look_ns() {
                 sleep_ns = sleep_ns.min(next_ns.max(SHORTEST_SLEEP_NS));
             }
         }

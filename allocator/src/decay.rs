@@ -91,9 +91,11 @@ impl Decay {
         self.unpurged = pages;
     }
 
-    /// Ns until the next epoch begins; `None` = this set never decays by time.
-    pub(crate) fn next_epoch_ns(&self) -> Option<u64> {
-        (self.ms > 0).then(|| (self.ms as u64).saturating_mul(1_000_000) / STEPS as u64)
+    /// Ns until the next look: an epoch while there are pages, a quarter of the decay time otherwise; `None` = this set
+    /// never decays by time.
+    pub(crate) fn next_look_ns(&self, pages_present: bool) -> Option<u64> {
+        let parts = if pages_present { STEPS as u64 } else { 4 };
+        (self.ms > 0).then(|| (self.ms as u64).saturating_mul(1_000_000) / parts)
     }
 
     fn advance(&mut self, epochs: u64, pages: usize) {
@@ -147,6 +149,9 @@ mod tests {
     #[test]
     fn never_and_at_once() {
         assert_eq!(Decay::new(-1).expect("memory").limit(5, 7), None);
+        assert_eq!(Decay::new(-1).expect("memory").next_look_ns(true), None);
+        let decay = Decay::new(1000).expect("memory");
+        assert_eq!((decay.next_look_ns(true), decay.next_look_ns(false)), (Some(5 * MS), Some(250 * MS)));
         assert_eq!(Decay::new(0).expect("memory").limit(5, 7), Some(0));
         let mut decay = Decay::new(1000).expect("memory");
         decay.set_ms(1000, 5, 100);

@@ -20,6 +20,7 @@ use core::ffi::CStr;
 
 pub use args::Args;
 
+use crate::boot;
 use crate::error::CtlError;
 
 /// Reads or writes what `name` names.
@@ -36,5 +37,7 @@ pub fn name_to_mib(name: &CStr, mib: &mut [usize]) -> Result<usize, CtlError> {
 
 /// Reads or writes what `mib` stands for.
 pub fn by_mib(mib: &[usize], args: &Args<'_>) -> Result<(), CtlError> {
+    // Figures and settings are those of an allocator that is up, even if nothing was allocated yet.
+    let _ = boot::current();
     node::run(tree::ROOT, mib, args)
 }
