@@ -11,7 +11,7 @@ use crate::ds::list::List;
 use crate::emap;
 use crate::error::AllocError;
 use crate::extent::{Extent, State};
-use crate::pages::{PageStats, Pages, Which};
+use crate::pages::{Fit, PageStats, Pages, Which};
 use crate::prim::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sizeclass::{CACHED_MAX, NBINS, SlabShape, index_of, size_of_index};
 use crate::slab;
@@ -112,8 +112,8 @@ impl Arena {
     }
 
     /// A large block of `usable` bytes (page multiple); its extent.
-    pub(crate) fn alloc_large(&self, usable: usize, align: usize) -> Result<&'static Extent, AllocError> {
-        let extent = self.pages.lock().alloc(usable, align)?;
+    pub(crate) fn alloc_large(&self, usable: usize, align: usize, fit: Fit) -> Result<&'static Extent, AllocError> {
+        let extent = self.pages.lock().alloc(usable, align, fit)?;
         extent.set_use(index_of(usable), false);
         Self::map_large(extent);
         self.large_allocs.fetch_add(1, Ordering::Relaxed);
@@ -333,7 +333,7 @@ impl Arena {
 
 impl SlabSource for Arena {
     fn new_slab(&self, class: usize, shape: &SlabShape) -> Option<&'static Extent> {
-        let extent = self.pages.lock().alloc(shape.slab_bytes as usize, sys::page_size()).ok()?;
+        let extent = self.pages.lock().alloc(shape.slab_bytes as usize, sys::page_size(), Fit::Tight).ok()?;
         extent.set_use(class, true);
         slab::init(extent, shape);
         emap::set_slab(extent, fast_offset(class));

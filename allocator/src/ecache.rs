@@ -98,6 +98,13 @@ impl ExtentSet {
         self.heaps.get(class)?.first()
     }
 
+    /// An extent of the largest class in the set, if it has at least `bytes`; it stays in the set.
+    pub(crate) fn find_roomy(&self, bytes: usize) -> Option<&'static Extent> {
+        let (w, word) = self.filled.iter().enumerate().rev().find(|(_, word)| **word != 0)?;
+        let class = w * 64 + word.ilog2() as usize;
+        self.heaps.get(class)?.first().filter(|extent| extent.bytes() >= bytes)
+    }
+
     fn near_fit(&self, class: usize, bytes: usize) -> Option<&'static Extent> {
         let root = self.heaps.get(class)?.first()?;
         if root.bytes() >= bytes {
@@ -155,6 +162,8 @@ mod tests {
         assert!(core::ptr::eq(set.find(3 * GRANULE).expect("fit"), b));
         assert!(core::ptr::eq(set.find(5 * GRANULE).expect("fit"), c));
         assert!(set.find(65 * GRANULE).is_none());
+        assert!(core::ptr::eq(set.find_roomy(5 * GRANULE).expect("fit"), c));
+        assert!(set.find_roomy(65 * GRANULE).is_none());
         set.remove(b);
         assert!(core::ptr::eq(set.find(GRANULE).expect("fit"), a));
         assert!(core::ptr::eq(set.oldest().expect("oldest"), a));

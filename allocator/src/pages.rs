@@ -76,6 +76,15 @@ pub(crate) struct Pages {
     purged_bytes: u64,
 }
 
+/// How to choose among the extents that are large enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// The smallest class: keeps long runs whole.
+    Tight,
+    /// The longest run: for a block that had to move to grow, and will want to grow again where it is.
+    Roomy,
+}
+
 /// Which set a purge works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
@@ -117,11 +126,11 @@ impl Pages {
     }
 
     /// An active extent of `bytes` (page multiple) at a multiple of `align`, without words in the page map.
-    pub(crate) fn alloc(&mut self, bytes: usize, align: usize) -> Result<&'static Extent, AllocError> {
+    pub(crate) fn alloc(&mut self, bytes: usize, align: usize, fit: Fit) -> Result<&'static Extent, AllocError> {
         let slack = align.saturating_sub(sys::page_size());
         let need = bytes.checked_add(slack).ok_or(AllocError::TooLarge)?;
         self.stock_descriptors(3)?;
-        let extent = match self.find(need) {
+        let extent = match self.find(need, fit) {
             Some(extent) => extent,
             None => self.grow(need, align)?,
         };
@@ -264,7 +273,12 @@ impl Pages {
         }
     }
 
-    fn find(&self, need: usize) -> Option<&'static Extent> {
+    fn find(&self, need: usize, fit: Fit) -> Option<&'static Extent> {
+        if fit == Fit::Roomy
+            && let Some(extent) = self.dirty.find_roomy(need).or_else(|| self.muzzy.find_roomy(need))
+        {
+            return Some(extent);
+        }
         self.dirty.find(need).or_else(|| self.muzzy.find(need)).or_else(|| self.retained.find(need))
     }
 
@@ -377,7 +391,7 @@ impl Pages {
     /// Gives a free run of pages to `base`; false when there is none.
     #[cold]
     fn donate(&mut self) -> bool {
-        let Some(extent) = self.find(DONATION_BYTES) else { return false };
+        let Some(extent) = self.find(DONATION_BYTES, Fit::Tight) else { return false };
         self.remove_from_set(extent);
         self.carve(extent, extent.state(), 0, DONATION_BYTES);
         if !extent.is_zeroed() && !emap::purge_forced(extent) {
@@ -419,7 +433,8 @@ mod tests {
     #[test]
     fn free_neighbours_merge_and_are_found_again() {
         let mut pages = Pages::new(7, true, 10_000, 0).expect("memory");
-        let extents: std::vec::Vec<_> = (0..4).map(|_| pages.alloc(64 * KIB, GRANULE).expect("pages")).collect();
+        let extents: std::vec::Vec<_> =
+            (0..4).map(|_| pages.alloc(64 * KIB, GRANULE, Fit::Tight).expect("pages")).collect();
         let start = extents[0].addr();
         for pair in extents.windows(2) {
             assert_eq!(pair[0].end(), pair[1].addr().addr());
@@ -430,7 +445,7 @@ mod tests {
         }
         assert_eq!(pages.dirty.count(), 1);
         assert_eq!(pages.stats().active_bytes, 0);
-        let whole = pages.alloc(256 * KIB, GRANULE).expect("pages");
+        let whole = pages.alloc(256 * KIB, GRANULE, Fit::Tight).expect("pages");
         assert_eq!((whole.addr(), whole.is_zeroed()), (start, false));
         pages.dealloc(whole);
     }
@@ -439,12 +454,12 @@ mod tests {
     fn alignment_is_cut_out_and_nothing_is_lost() {
         let mut pages = Pages::new(8, true, 10_000, 0).expect("memory");
         let before = {
-            let extent = pages.alloc(GRANULE, GRANULE).expect("pages");
+            let extent = pages.alloc(GRANULE, GRANULE, Fit::Tight).expect("pages");
             pages.dealloc(extent);
             let stats = pages.stats();
             stats.dirty_bytes + stats.retained_bytes
         };
-        let extent = pages.alloc(16 * KIB, 1 << 20).expect("pages");
+        let extent = pages.alloc(16 * KIB, 1 << 20, Fit::Tight).expect("pages");
         assert_eq!(extent.addr().addr() % (1 << 20), 0);
         let stats = pages.stats();
         assert_eq!(stats.active_bytes + stats.dirty_bytes + stats.retained_bytes, before);
@@ -454,10 +469,10 @@ mod tests {
     #[test]
     fn growing_and_shrinking_in_place() {
         let mut pages = Pages::new(9, true, 10_000, 0).expect("memory");
-        let a = pages.alloc(64 * KIB, GRANULE).expect("pages");
+        let a = pages.alloc(64 * KIB, GRANULE, Fit::Tight).expect("pages");
         assert!(pages.grow_in_place(a, 32 * KIB));
         assert_eq!(a.bytes(), 96 * KIB);
-        let b = pages.alloc(GRANULE, GRANULE).expect("pages");
+        let b = pages.alloc(GRANULE, GRANULE, Fit::Tight).expect("pages");
         assert_eq!(b.addr().addr(), a.end());
         assert!(!pages.grow_in_place(a, GRANULE));
         assert!(pages.shrink_in_place(a, 16 * KIB));
@@ -469,7 +484,8 @@ mod tests {
     #[test]
     fn excess_is_taken_oldest_first_and_settles() {
         let mut pages = Pages::new(10, true, 0, 0).expect("memory");
-        let extents: std::vec::Vec<_> = (0..8).map(|_| pages.alloc(64 * KIB, GRANULE).expect("pages")).collect();
+        let extents: std::vec::Vec<_> =
+            (0..8).map(|_| pages.alloc(64 * KIB, GRANULE, Fit::Tight).expect("pages")).collect();
         for i in [0, 2, 4, 6] {
             pages.dealloc(extents[i]);
         }
@@ -488,7 +504,7 @@ mod tests {
     #[test]
     fn a_long_run_decays_in_pieces_from_its_end() {
         let mut pages = Pages::new(12, true, 10_000, 0).expect("memory");
-        let run = pages.alloc(32 << 20, GRANULE).expect("pages");
+        let run = pages.alloc(32 << 20, GRANULE, Fit::Tight).expect("pages");
         let (start, end) = (run.addr(), run.end());
         pages.dealloc(run);
         let mut busy = List::new();
@@ -504,14 +520,14 @@ mod tests {
     #[test]
     fn a_refusing_system_leaves_everything_as_it_was() {
         let mut pages = Pages::new(11, true, 10_000, 0).expect("memory");
-        let a = pages.alloc(GRANULE, GRANULE).expect("pages");
+        let a = pages.alloc(GRANULE, GRANULE, Fit::Tight).expect("pages");
         let before = pages.stats();
         sys::mock::fail_after(Some(0));
-        assert!(pages.alloc(64 << 20, GRANULE).is_err());
+        assert!(pages.alloc(64 << 20, GRANULE, Fit::Tight).is_err());
         sys::mock::fail_after(None);
         assert_eq!(pages.stats(), before);
         pages.check();
         pages.dealloc(a);
-        assert!(pages.alloc(64 << 20, GRANULE).is_ok());
+        assert!(pages.alloc(64 << 20, GRANULE, Fit::Tight).is_ok());
     }
 }

@@ -10,6 +10,7 @@ use crate::arenas;
 use crate::boot;
 use crate::conf::{self, Junk};
 use crate::emap;
+use crate::pages::Fit;
 use crate::prim::Ordering;
 use crate::prof;
 use crate::sizeclass::{self, CACHED_MAX, LOOKUP, LOOKUP_MAX, SMALL_MAX};
@@ -78,21 +79,26 @@ pub fn calloc(count: usize, size: usize) -> *mut u8 {
 /// A block of at least `size` bytes at a multiple of `align` (a power of two; 1 = no wish), zeroed if asked for, from
 /// the given place; null when the size is too large or there is no memory.
 pub fn allocate(size: usize, align: usize, zeroed: bool, place: Place) -> *mut u8 {
+    allocate_fit(size, align, zeroed, place, Fit::Tight)
+}
+
+/// As [`allocate`], choosing the pages of a large block by `fit`.
+pub(super) fn allocate_fit(size: usize, align: usize, zeroed: bool, place: Place, fit: Fit) -> *mut u8 {
     let usable = if align <= 1 { sizeclass::usable(size) } else { sizeclass::usable_aligned(size, align) };
     match usable {
-        Some(usable) => allocate_usable(size, usable, align, zeroed, place),
+        Some(usable) => allocate_usable(size, usable, align, zeroed, place, fit),
         None => core::ptr::null_mut(),
     }
 }
 
-fn allocate_usable(size: usize, usable: usize, align: usize, zeroed: bool, place: Place) -> *mut u8 {
+fn allocate_usable(size: usize, usable: usize, align: usize, zeroed: bool, place: Place, fit: Fit) -> *mut u8 {
     let slot = boot::current();
     let Some(arena) = arena_of(slot, place) else { return core::ptr::null_mut() };
     let cache = cache_of(slot, place);
     let block = if usable <= SMALL_MAX {
         small(sizeclass::small_index(usable), cache, arena)
     } else {
-        large(usable, align, cache, arena)
+        large(usable, align, cache, arena, fit)
     };
     let Some(Fresh { block, is_zero }) = block else { return core::ptr::null_mut() };
     fill_new(block, usable, zeroed, is_zero);
@@ -116,7 +122,7 @@ fn small(class: usize, cache: Option<&Cache>, arena: &Arena) -> Option<Fresh> {
     Some(Fresh { block, is_zero: false })
 }
 
-fn large(usable: usize, align: usize, cache: Option<&Cache>, arena: &Arena) -> Option<Fresh> {
+fn large(usable: usize, align: usize, cache: Option<&Cache>, arena: &Arena, fit: Fit) -> Option<Fresh> {
     if usable <= CACHED_MAX
         && align <= sys::page_size()
         && let Some(cache) = cache
@@ -125,7 +131,7 @@ fn large(usable: usize, align: usize, cache: Option<&Cache>, arena: &Arena) -> O
     {
         return Some(Fresh { block, is_zero: false });
     }
-    let extent = arena.alloc_large(usable, align.max(sys::page_size())).ok()?;
+    let extent = arena.alloc_large(usable, align.max(sys::page_size()), fit).ok()?;
     Some(Fresh { block: extent.addr(), is_zero: extent.is_zeroed() })
 }
 

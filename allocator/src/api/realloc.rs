@@ -10,11 +10,12 @@
 use crate::arenas;
 use crate::emap;
 use crate::extent::Extent;
+use crate::pages::Fit;
 use crate::ptr::{BlockPtr, UserPtr};
 use crate::sizeclass::{self, LARGE_MAX, LARGE_MIN};
 use crate::sys;
 
-use super::alloc::{allocate, event, zero};
+use super::alloc::{allocate_fit, event, zero};
 use super::flags::Place;
 use super::foreign;
 use super::free::{end_sample, free_placed, slot, usable_of};
@@ -48,7 +49,8 @@ pub unsafe fn realloc_placed(ptr: *mut u8, size: usize, align: usize, zeroed: bo
         }
         return ptr;
     }
-    let moved = allocate(size, align, zeroed, place);
+    let fit = if new > old && !extent.is_slab() { Fit::Roomy } else { Fit::Tight };
+    let moved = allocate_fit(size, align, zeroed, place, fit);
     if moved.is_null() {
         return moved;
     }
