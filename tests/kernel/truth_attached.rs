@@ -1,5 +1,5 @@
 //! Attached profiles against truth: the program of twenty known sites, watched from before its first object, at three
-//! sampling intervals, with the process's own stacks; read by `jeprobe report` and perl `jeprof`.
+//! sampling intervals, with the process's own stacks and with the kernel's; read by `jeprobe report` and perl `jeprof`.
 
 use jeprobe_tests::truth::{self, Frames};
 use jeprobe_tests::{TempDir, sampling};
@@ -58,6 +58,21 @@ fn own_stacks_without_frame_pointers_lg_16() {
 #[test]
 fn own_stacks_without_frame_pointers_lg_19() {
     agree(Frames::Omitted, 19, "ctx");
+}
+
+#[test]
+fn kernel_stacks_lg_12() {
+    agree(Frames::Pointers, 12, "kernel");
+}
+
+#[test]
+fn kernel_stacks_lg_16() {
+    agree(Frames::Pointers, 16, "kernel");
+}
+
+#[test]
+fn kernel_stacks_lg_19() {
+    agree(Frames::Pointers, 19, "kernel");
 }
 
 /// A process that recorded itself before: the attached profile holds both parts, and so does the one written beside the

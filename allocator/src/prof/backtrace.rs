@@ -19,9 +19,9 @@ extern crate alloc;
 use crate::prim::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use alloc::boxed::Box;
 use core::arch::asm;
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
-use framehop::{CacheNative, MustNotAllocateDuringUnwind, UnwindRegsNative, Unwinder};
+use framehop::{CacheNative, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative, Unwinder};
 use jeprobe_abi::abi::MAX_FRAMES;
 
 use super::maps;
@@ -97,6 +97,14 @@ impl Registers {
     }
 }
 
+/// The program's own registers as they are right after its call into the allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// Return address of the call.
+    pub(crate) ip: u64,
+    pub(crate) bp: u64,
+}
+
 /// What a walk found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Walked {
@@ -129,6 +137,19 @@ pub(crate) fn with_stack<R>(stack: &mut Stack, now_ns: u64, act: impl FnOnce(&[u
     }
     let frames = slot.as_ref().and_then(|walker| walker.inner.frames.get(..walked.depth))?;
     Some(act(frames, walked.truncated))
+}
+
+/// Walks out of the allocator and no further. `None` without a walker, when the walk fails, and when the allocator is not
+/// a library of its own.
+#[inline(never)]
+pub(crate) fn caller(stack: &mut Stack) -> Option<Caller> {
+    let registers = Registers::here();
+    // The allocator's own code does not move: a snapshot that knows it never grows too old for this.
+    if CURRENT.load(Ordering::Relaxed).is_null() {
+        refresh(true);
+    }
+    let mut slot = take_walker()?;
+    slot.as_mut().and_then(|walker| walker.walk_out(stack, registers))
 }
 
 /// A walker of which this thread is the only user, made now if none is free.
@@ -210,16 +231,21 @@ impl Walker {
         let inner = &mut self.inner;
         self.stack.run(|| inner.walk(stack, registers, max))
     }
+
+    fn walk_out(&mut self, stack: &mut Stack, registers: Registers) -> Option<Caller> {
+        let inner = &mut self.inner;
+        self.stack.run(|| inner.walk_out(stack, registers))
+    }
 }
 
 impl Inner {
-    fn walk(&mut self, stack: &mut Stack, registers: Registers, max: usize) -> Walked {
-        let sp = registers.sp;
+    /// Reads the stack from `sp`, which is on it, to its end.
+    fn reader(&mut self, stack: &mut Stack, sp: u64) -> impl FnMut(u64) -> Result<u64, ()> + use<> {
         if !(stack.low..stack.high).contains(&sp) {
             find_stack(stack, sp, &mut self.buf);
         }
         let high = stack.high;
-        let mut read = |addr: u64| {
+        move |addr| {
             if addr >= sp && addr.checked_add(8).is_some_and(|end| end <= high) {
                 let place = core::ptr::with_exposed_provenance::<u64>(addr as usize);
                 // SAFETY: I-WALK-2: between the stack pointer and the end of the thread's own stack.
@@ -227,14 +253,39 @@ impl Inner {
             } else {
                 Err(())
             }
-        };
+        }
+    }
+
+    fn walk_out(&mut self, stack: &mut Stack, registers: Registers) -> Option<Caller> {
+        let mut read = self.reader(stack, registers.sp);
+        let current = CURRENT.load(Ordering::Acquire);
+        // SAFETY: I-WALK-1: this thread holds a slot since before the load.
+        let snapshot = unsafe { current.as_ref() }?;
+        let own = own_text();
+        if !own.contains(&registers.pc) {
+            return None;
+        }
+        let mut regs = UnwindRegsNative::new(registers.pc, registers.sp, registers.fp);
+        let mut address = FrameAddress::InstructionPointer(registers.pc);
+        for _ in 0..MAX_FRAMES {
+            let ip = snapshot.unwinder.unwind_frame(address, &mut regs, &mut self.cache, &mut read).ok().flatten()?;
+            if !own.contains(&ip) {
+                return Some(Caller { ip, bp: regs.bp() });
+            }
+            address = FrameAddress::from_return_address(ip)?;
+        }
+        None
+    }
+
+    fn walk(&mut self, stack: &mut Stack, registers: Registers, max: usize) -> Walked {
+        let mut read = self.reader(stack, registers.sp);
         let current = CURRENT.load(Ordering::Acquire);
         // SAFETY: I-WALK-1: this thread holds a slot since before the load, so the snapshot is not freed before it
         // lets go of it.
         let Some(snapshot) = (unsafe { current.as_ref() }) else {
             return Walked { depth: 0, truncated: true, doubtful: true };
         };
-        let own = jeprobe_root.text_start.load(Ordering::Relaxed)..jeprobe_root.text_end.load(Ordering::Relaxed);
+        let own = own_text();
         let regs = UnwindRegsNative::new(registers.pc, registers.sp, registers.fp);
         let mut iter = snapshot.unwinder.iter_frames(registers.pc, regs, &mut self.cache, &mut read);
         let mut walked = Walked { depth: 0, truncated: false, doubtful: false };
@@ -328,6 +379,11 @@ fn set_own_text(snapshot: &Snapshot) {
     jeprobe_root.text_end.store(own.range.end, Ordering::Relaxed);
 }
 
+/// Addresses of the allocator's code; empty when it is not a library of its own.
+fn own_text() -> Range<u64> {
+    jeprobe_root.text_start.load(Ordering::Relaxed)..jeprobe_root.text_end.load(Ordering::Relaxed)
+}
+
 /// Makes the first walker and snapshot ahead of the first sample.
 pub(crate) fn prepare() {
     refresh(true);
@@ -401,6 +457,12 @@ mod tests {
             .expect("thread")
             .join()
             .expect("no panic");
+    }
+
+    #[test]
+    fn in_a_program_without_a_library_of_its_own_there_is_no_way_out() {
+        let mut stack = Stack::UNKNOWN;
+        assert_eq!(caller(&mut stack), None);
     }
 
     #[test]

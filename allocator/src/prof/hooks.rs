@@ -128,6 +128,47 @@ pub extern "C" fn jeprobe_hook_alloc(
     )
 }
 
+/// Fires [`jeprobe_hook_alloc`] without a context, as if the place after the program's call to the allocator had called
+/// it: a walk by frame pointers, such as the kernel's, goes from the hook to `ip`, then to the frames from `bp` on. The
+/// allocator itself has none.
+///
+/// ```text
+///  rbp ─► bp | ip | caller's rbp | return address
+/// ```
+#[unsafe(naked)]
+pub(crate) extern "C" fn alloc_from(
+    ptr: usize,
+    usable_bytes: u64,
+    weight_bytes: u64,
+    ip: u64,
+    requested_bytes: u64,
+    bp: u64,
+) {
+    // Three words after the return address: the stack is aligned at the call. The arguments of the hook are in place but
+    // for its context, whose register brought `ip`.
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
+        "push rcx",
+        ".cfi_adjust_cfa_offset 8",
+        "push r9",
+        ".cfi_adjust_cfa_offset 8",
+        "mov rbp, rsp",
+        "xor ecx, ecx",
+        "call {hook}",
+        "add rsp, 16",
+        ".cfi_adjust_cfa_offset -16",
+        "pop rbp",
+        ".cfi_adjust_cfa_offset -8",
+        ".cfi_restore rbp",
+        "ret",
+        ".cfi_endproc",
+        hook = sym jeprobe_hook_alloc,
+    )
+}
+
 /// A sampled object is freed.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -176,6 +217,7 @@ mod tests {
         }
         jeprobe_hook_alloc(1, 2, 3, 4, 5);
         jeprobe_hook_dump(1, 2, core::ptr::null());
+        alloc_from(1, 2, 3, 4, 5, 6);
     }
 
     #[test]

@@ -32,7 +32,7 @@ use jeprobe_abi::drops::Reason;
 use jeprobe_abi::root::STATE_READY;
 use jeprobe_abi::unbias;
 
-use super::backtrace::{self, Stack};
+use super::backtrace::{self, Caller, Stack};
 use super::dump::{self, DumpError, Kind};
 use super::records::{ContextCell, Ptr, ThreadCell, jeprobe_root};
 use super::sampler::Sampler;
@@ -235,16 +235,24 @@ fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> boo
         root.drop_one(Reason::NoMemory);
     }
     if wanted {
-        let context = context.filter(|context| context.depth != 0).map_or(0, Ptr::addr);
-        hooks::jeprobe_hook_alloc(
-            sample.ptr,
-            sample.usable_bytes,
-            sample.weight_bytes,
-            context,
-            sample.requested_bytes,
-        );
+        let Sample { ptr, usable_bytes, weight_bytes, requested_bytes, .. } = *sample;
+        // Who did not ask for the process's own stacks may walk them himself, and the allocator has no frame pointers.
+        if let Some(caller) = if unwind { None } else { caller(thread) } {
+            hooks::alloc_from(ptr, usable_bytes, weight_bytes, caller.ip, requested_bytes, caller.bp);
+        } else {
+            let context = context.filter(|context| context.depth != 0).map_or(0, Ptr::addr);
+            hooks::jeprobe_hook_alloc(ptr, usable_bytes, weight_bytes, context, requested_bytes);
+        }
     }
     recorded
+}
+
+/// Where the program called the allocator, if that can be found.
+fn caller(thread: &ThreadProf) -> Option<Caller> {
+    let mut stack = thread.stack.get();
+    let caller = backtrace::caller(&mut stack);
+    thread.stack.set(stack);
+    caller
 }
 
 /// The context of the calling stack; that of no stack when there is none.
