@@ -7,5 +7,6 @@ mod loader;
 mod mallctl_tree;
 mod redis;
 mod report_golden;
+mod rust_global;
 mod sampling_error;
 mod software;

@@ -29,6 +29,8 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
     }
     let keyed = selection.keyed(options);
     let mut rows = rows(&keyed);
+    // Before the limit counts them: a process that frees most of what it takes has many.
+    rows.retain(|row| row.flat != 0.0 || row.cumulative != 0.0);
     let base: f64 = rows.iter().map(|row| row.flat).sum();
     let sorted_by = |row: &Row<'_>| if options.cum { row.cumulative } else { row.flat };
     rows.sort_by(|a, b| {
@@ -38,9 +40,6 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
     let mut running = 0.0;
     for row in rows.iter().take(options.limit.unwrap_or(usize::MAX)) {
         running += row.flat;
-        if row.flat == 0.0 && row.cumulative == 0.0 {
-            continue;
-        }
         writeln!(
             out,
             "{:>8} {:>6} {:>6} {:>8} {:>6} {}",
