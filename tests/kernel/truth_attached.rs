@@ -115,7 +115,7 @@ fn memory_that_was_never_sampled_is_a_line() {
     let loader = attach(&target, &file, &["--mode", "ebpf"]);
     let ended = interrupt(loader);
     assert_eq!(ended.code(), 0, "{ended}");
-    let text = ended.stdout.to_lowercase();
+    let text = format!("{}{}", ended.stdout, ended.stderr).to_lowercase();
     let said = ["never sampled", "not sampled", "unsampled"].iter().any(|words| text.contains(words));
     assert!(said, "no line about the memory that was live before: {ended}");
 }

@@ -7,6 +7,7 @@ use super::args::{AttachArgs, Mode, Stacks};
 use super::deliver;
 use super::outcome::Outcome;
 use super::term::Term;
+use super::unsampled::Unsampled;
 use super::{inprocess, probes};
 use crate::error::Error;
 use crate::probe::privilege;
@@ -31,8 +32,10 @@ pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
         term.say(format_args!("hint: {}", missing[0].hint));
         return read_table(args, term);
     }
+    let mut unsampled = Unsampled::default();
+    unsampled.look_at(pid);
     match probes::open(pid, args) {
-        Ok(session) => probes::run(session, pid, args, term),
+        Ok(session) => probes::run(session, pid, unsampled, args, term),
         // What is wrong with the process is wrong in either mode; only the kernel's refusal leaves the other way.
         Err(SessionError::Attach(error)) if args.mode == Mode::Auto => {
             target::present(pid)?;

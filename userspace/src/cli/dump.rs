@@ -7,7 +7,7 @@ use super::args::DumpArgs;
 use super::deliver::{self, Finished, Stdout};
 use super::outcome::Outcome;
 use super::term::Term;
-use super::unsampled;
+use super::unsampled::Unsampled;
 use crate::remote::target::Target;
 
 pub fn run(args: &DumpArgs, term: &mut Term) -> Result<Outcome> {
@@ -28,9 +28,9 @@ pub fn run(args: &DumpArgs, term: &mut Term) -> Result<Outcome> {
         term.warn(format_args!("process {} ({}) has no samples: {why}", target.pid, target.name));
         term.say(format_args!("hint: switch sampling on for a while: jeprobe attach --pid {}", target.pid));
     }
-    if let Some(note) = unsampled::note(&reading.profile, &reading.root, target.pid) {
-        reading.profile.add_note(note);
-    }
+    let mut unsampled = Unsampled::default();
+    unsampled.look(&reading);
+    unsampled.tell(&mut reading.profile);
     let finished = Finished {
         profile: &reading.profile,
         written: None,

@@ -18,7 +18,7 @@ use super::args::AttachArgs;
 use super::deliver::{self, Finished, Stdout};
 use super::outcome::Outcome;
 use super::term::Term;
-use super::unsampled;
+use super::unsampled::Unsampled;
 use crate::error::Error;
 use crate::outfile;
 use crate::remote::switch::Switch;
@@ -75,6 +75,10 @@ fn collect(
     deadline: Option<Instant>,
     term: &mut Term,
 ) -> Result<(End, Option<Reading>)> {
+    let mut unsampled = Unsampled::default();
+    if let Ok(reading) = target.read() {
+        unsampled.look(&reading);
+    }
     let mut switch = Switch::on(target, args.lg_sample)?;
     describe(target, switch.was_on(), args, term);
     let mut last: Option<Reading> = None;
@@ -89,6 +93,7 @@ fn collect(
             match target.read() {
                 Ok(reading) => {
                     switch.keep_on(reading.root.prof_active)?;
+                    unsampled.look(&reading);
                     last = Some(reading);
                 }
                 Err(_) if pidfd.has_ended() => break End::TargetEnded,
@@ -109,8 +114,11 @@ fn collect(
     };
     if matches!(end, End::Time | End::Signal) {
         match target.read() {
-            Ok(reading) => last = Some(reading),
-            Err(_) if pidfd.has_ended() => return Ok((End::TargetEnded, last)),
+            Ok(reading) => {
+                unsampled.look(&reading);
+                last = Some(reading);
+            }
+            Err(_) if pidfd.has_ended() => return Ok((End::TargetEnded, told(last, &unsampled))),
             Err(error) if last.is_none() => return Err(error.into()),
             Err(error) => term.warn(format_args!("{error}; the profile is that of the last reading")),
         }
@@ -120,7 +128,14 @@ fn collect(
         switch.off()?;
     }
     switch.disarm();
-    Ok((end, last))
+    Ok((end, told(last, &unsampled)))
+}
+
+fn told(mut last: Option<Reading>, unsampled: &Unsampled) -> Option<Reading> {
+    if let Some(reading) = &mut last {
+        unsampled.tell(&mut reading.profile);
+    }
+    last
 }
 
 /// Opens the image that an exec started, once it has loaded the allocator.
@@ -150,7 +165,7 @@ fn describe(target: &Target, was_on: bool, args: &AttachArgs, term: &mut Term) {
         if was_on { "sampling was on already" } else { "sampling switched on until the end" }
     ));
     term.say(format_args!(
-        "expected cost: one stack walk (a few microseconds) per {interval} bytes allocated, one reading of the table a second"
+        "expected cost: one sample (about 1.5 us) per {interval} bytes allocated, one reading of the table a second"
     ));
     if args.duration.is_none() {
         term.say("end with Ctrl-C");
@@ -175,9 +190,6 @@ fn finish(target: &Target, args: &AttachArgs, end: End, reading: Option<Reading>
                 format!("process {} ({}) {what}; this is its profile at the last reading", target.pid, target.name);
             reading.profile.add_note(line);
         }
-    }
-    if let Some(note) = unsampled::note(&reading.profile, &reading.root, target.pid) {
-        reading.profile.add_note(note);
     }
     let lives = matches!(end, End::Time | End::Signal);
     let finished = Finished {

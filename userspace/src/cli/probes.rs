@@ -18,7 +18,7 @@ use super::args::{AttachArgs, Stacks};
 use super::deliver::{self, Finished, Stdout};
 use super::outcome::Outcome;
 use super::term::Term;
-use super::unsampled;
+use super::unsampled::Unsampled;
 use crate::error::Error;
 use crate::member::Member;
 use crate::model::Profile;
@@ -53,7 +53,14 @@ enum End {
     Gone(Box<Closed>),
 }
 
-pub fn run(mut session: Session, pid: u32, args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
+/// `unsampled` has seen the table before the probes were there.
+pub fn run(
+    mut session: Session,
+    pid: u32,
+    mut unsampled: Unsampled,
+    args: &AttachArgs,
+    term: &mut Term,
+) -> Result<Outcome> {
     let system = |what| move |source| Error::System { what, source };
     let signals = Signals::block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]).map_err(system("receive signals"))?;
     let pidfd = PidFd::open(pid).map_err(|_| Error::NoProcess { pid })?;
@@ -96,6 +103,7 @@ pub fn run(mut session: Session, pid: u32, args: &AttachArgs, term: &mut Term) -
             break End::Gone(Box::new(closed));
         }
         images += 1;
+        unsampled = Unsampled::default();
         tell(&session.pump(), term);
         image_profile(&closed, args, images, term)?;
     };
@@ -108,6 +116,8 @@ pub fn run(mut session: Session, pid: u32, args: &AttachArgs, term: &mut Term) -
                 // Fails only when the process ended in this moment: there is nothing to put back then.
                 let _gone = session.set_lg_sample(pid, before);
             }
+            // Records the samples that the probes see, too.
+            unsampled.look_at(pid);
             tell(&session.stop(), term);
             let Some(mut profile) = session.profile(pid) else {
                 // It ended between the last event and the stop.
@@ -117,9 +127,7 @@ pub fn run(mut session: Session, pid: u32, args: &AttachArgs, term: &mut Term) -
             };
             if let Some(member) = session.member(pid) {
                 describe(&mut profile, member);
-                if let Some(note) = member.root.as_ref().and_then(|root| unsampled::note(&profile, root, pid)) {
-                    profile.add_note(note);
-                }
+                unsampled.tell(&mut profile);
             }
             finish(profile, &session, Some(format!("/proc/{pid}/root").into()), args, term)
         }

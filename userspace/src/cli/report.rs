@@ -83,6 +83,9 @@ pub fn explain(profile: &Profile, symbols: &Symbols, options: &Options, term: &m
             variance += estimate::variance_bytes2(raw(values), interval);
             bytes += if options.value.is_cumulative() { values.cumulative.est.bytes } else { values.current.est.bytes };
         }
+        if samples == 0 && !options.value.is_cumulative() {
+            term.say(nothing_live(profile));
+        }
         if bytes > 0.0 {
             term.say(format_args!(
                 "estimated from {samples} samples, one per {} bytes; standard error of the total {:.1}%",
@@ -108,6 +111,18 @@ pub fn explain(profile: &Profile, symbols: &Symbols, options: &Options, term: &m
     let more = symbols.problems().len().saturating_sub(LISTED_PROBLEMS);
     if more > 0 {
         term.say(format_args!("  and {more} more files"));
+    }
+}
+
+/// Says why there is no table.
+fn nothing_live(profile: &Profile) -> String {
+    let counted = profile.counters().iter().find(|(name, _)| name == "samples").map(|&(_, count)| count);
+    let cumulative = profile.has_cumulative().then(|| profile.sum().cumulative.raw.objects);
+    match counted.or(cumulative) {
+        Some(0) => "no live sampled memory: no sample was taken".to_owned(),
+        Some(1) => "no live sampled memory: the one sample that was taken was freed".to_owned(),
+        Some(taken) => format!("no live sampled memory: {taken} samples were taken and all were freed"),
+        None => "no live sampled memory: no sample was taken, or all were freed".to_owned(),
     }
 }
 
@@ -180,5 +195,23 @@ fn granularity(args: GranularityArgs) -> Granularity {
         GranularityArgs { files: true, .. } => Granularity::Files,
         GranularityArgs { addresses: true, .. } => Granularity::Addresses,
         _ => Granularity::Functions,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nothing_live;
+    use crate::model::Profile;
+    use crate::units::{Count, EstCount, SampleInterval, Sums};
+
+    #[test]
+    fn an_empty_table_is_explained() {
+        let mut profile = Profile::new(SampleInterval(1024));
+        assert!(nothing_live(&profile).ends_with("no sample was taken, or all were freed"));
+        let freed = Sums { raw: Count { objects: 3, bytes: 30 }, est: EstCount { objects: 300.0, bytes: 3000.0 } };
+        profile.add(&[1], None, Sums::ZERO, freed);
+        assert_eq!(nothing_live(&profile), "no live sampled memory: 3 samples were taken and all were freed");
+        profile.add_counter("samples", 5);
+        assert_eq!(nothing_live(&profile), "no live sampled memory: 5 samples were taken and all were freed");
     }
 }

@@ -1,64 +1,194 @@
-//! The visible line about memory that no sample covers: live before sampling was on, or too small a part to be seen.
+//! The line about live memory that was never offered to the sampler, as it was allocated while sampling was off.
 //!
-//! Symbols, all bytes: L live in the allocator (its own gauge, exact at its last refresh), E the estimate of live bytes
-//! from samples, R mean bytes between samples. A sample of s ≪ R bytes stands for R bytes, so N samples estimate N·R
-//! with standard deviation √N·R = √(E·R); larger objects vary less. L − E beyond three of these is no chance: that
-//! memory was never offered to the sampler.
+//! Symbols, all bytes: L live in the allocator (a gauge of its own, true at its last refresh, which is at a sample point
+//! and may be long ago), E the estimate of live bytes from samples (true at the reading), σ the standard error of E.
+//!
+//! L and E of different moments do not subtract: what is freed in between leaves E at once and L at the next sample
+//! point. L − E says something when
+//!
+//! | the reading | because |
+//! |---|---|
+//! | is the first of its table, and no sample was ever freed | E only grew since L was taken: L − E is too small, if anything |
+//! | shows another L than the one before, and no sample was freed in between | L was taken in between, and E only grew since |
+//!
+//! The first reading is made before sampling is switched on. A gap beyond two standard errors and one percent of L is
+//! told, as of its moment: it can only shrink afterwards, while a later gap below it shows that it did.
 #![forbid(unsafe_code)]
 
-use jeprobe_abi::root::Root;
-
+use super::deliver::is_lost;
+use crate::estimate;
 use crate::model::Profile;
-use crate::proc::pids;
+use crate::remote::table::Reading;
+use crate::remote::target::Target;
 
-/// The line, when there is something to say; lower case, no trailing stop.
-pub fn note(profile: &Profile, root: &Root, pid: u32) -> Option<String> {
-    let estimate = profile.sum().current.est.bytes.max(0.0);
-    if root.allocated_bytes == 0 {
-        // The gauge was never refreshed: resident memory is the only bound that is left.
-        let rss = pids::status(pid).ok()?.rss_bytes as f64;
-        return (estimate < rss / 2.0).then(|| {
-            format!(
-                "samples cover {} of live memory; the process holds {} resident, and what it allocated before sampling was \
-                 on has no stack",
-                megabytes(estimate),
-                megabytes(rss)
-            )
+/// What the readings of one table showed so far.
+#[derive(Debug, Default)]
+pub struct Unsampled {
+    last: Option<Seen>,
+    found: Option<Gap>,
+    /// Longest interval seen: distances drawn at it are used up before a shorter one takes effect.
+    interval: f64,
+}
+
+/// One reading, bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seen {
+    live: u64,
+    estimate: f64,
+    error: f64,
+    frees: u64,
+    epoch: u32,
+}
+
+/// Live bytes at one moment, and those of them that no sample stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Gap {
+    missing: f64,
+    live: f64,
+}
+
+impl Unsampled {
+    /// Takes in a reading.
+    pub fn look(&mut self, reading: &Reading) {
+        let profile = &reading.profile;
+        if profile.losses().any(|(reason, _)| is_lost(reason)) {
+            // Samples are missing for another reason, which is told by itself.
+            self.found = None;
+            return;
+        }
+        let interval = profile.interval();
+        self.interval = self.interval.max(interval.0 as f64);
+        let variance: f64 =
+            profile.totals().map(|(_, _, values)| estimate::variance_bytes2(values.current.raw, interval)).sum();
+        self.add(Seen {
+            live: reading.root.allocated_bytes,
+            estimate: profile.sum().current.est.bytes,
+            // A distance that is not yet used up hides an interval's worth.
+            error: variance.sqrt().max(self.interval),
+            frees: reading.root.frees,
+            epoch: reading.root.epoch,
         });
     }
-    let live = root.allocated_bytes as f64;
-    uncovered(live, estimate, profile.interval().0 as f64).map(|missing| {
-        format!(
-            "{} of {} live bytes were allocated while sampling was off and have no stack",
+
+    /// Takes in a reading of the process, if it has a table that can be read.
+    pub fn look_at(&mut self, pid: u32) {
+        if let Ok(reading) = Target::open(pid).and_then(|target| target.read()) {
+            self.look(&reading);
+        }
+    }
+
+    fn add(&mut self, seen: Seen) {
+        let comparable = match self.last.replace(seen) {
+            None => seen.frees == 0 && seen.epoch == 0,
+            Some(last) => seen.live != last.live && seen.frees == last.frees && seen.epoch == last.epoch,
+        };
+        if !comparable || seen.live == 0 {
+            return;
+        }
+        let gap = Gap { missing: seen.live as f64 - seen.estimate, live: seen.live as f64 };
+        if gap.missing > (2.0 * seen.error).max(gap.live / 100.0) {
+            self.found = Some(gap);
+        } else if self.found.is_some_and(|found| gap.missing + 2.0 * seen.error < found.missing) {
+            self.found = None;
+        }
+    }
+
+    /// Adds the line to the result, when there is something to say.
+    pub fn tell(&self, profile: &mut Profile) {
+        if let Some(line) = self.line() {
+            profile.add_note(line);
+        }
+    }
+
+    /// Lower case, no trailing stop.
+    fn line(&self) -> Option<String> {
+        let Gap { missing, live } = self.found?;
+        let megabytes = |bytes: f64| bytes / f64::from(1 << 20);
+        Some(format!(
+            "about {:.1} MB of {:.1} MB live at one time had been allocated while sampling was off, so never sampled: what is \
+             left of them has no stack here",
             megabytes(missing),
             megabytes(live)
-        )
-    })
-}
-
-/// Live bytes that the samples cannot stand for.
-fn uncovered(live: f64, estimate: f64, interval: f64) -> Option<f64> {
-    // With no sample at all the deviation is that of the first interval.
-    let deviation = (estimate.max(interval) * interval).sqrt();
-    let missing = live - estimate;
-    (missing > 3.0 * deviation).then_some(missing)
-}
-
-fn megabytes(bytes: f64) -> String {
-    format!("{:.1} MB", bytes / 1e6)
+        ))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::uncovered;
+    use super::{Seen, Unsampled};
+
+    const MB: u64 = 1 << 20;
+
+    /// R = 1 MB; E of 4 MB or more has an error of √(E·R).
+    fn seen(live: u64, estimate: u64, frees: u64) -> Seen {
+        let error = ((estimate.max(MB) * MB) as f64).sqrt();
+        Seen { live, estimate: estimate as f64, error, frees, epoch: 0 }
+    }
+
+    /// Missing MB after these readings.
+    fn after(readings: &[Seen]) -> Option<u64> {
+        let mut unsampled = Unsampled::default();
+        for &seen in readings {
+            unsampled.add(seen);
+        }
+        unsampled.found.map(|gap| gap.missing as u64 / MB)
+    }
 
     #[test]
-    fn chance_is_not_reported_and_unsampled_memory_is() {
-        // 100 samples of R = 1 kB estimate 100 kB ± 10 kB.
-        assert_eq!(uncovered(120e3, 100e3, 1e3), None);
-        assert_eq!(uncovered(140e3, 100e3, 1e3), Some(40e3));
-        assert_eq!(uncovered(50e3, 100e3, 1e3), None);
-        assert_eq!(uncovered(2e3, 0.0, 1e3), None);
-        assert_eq!(uncovered(1e9, 0.0, 1e3), Some(1e9));
+    fn what_was_live_before_the_first_sample_is_told() {
+        assert_eq!(after(&[seen(60 * MB, 0, 0)]), Some(60));
+        assert_eq!(after(&[seen(60 * MB, 0, 0), seen(90 * MB, 20 * MB, 300)]), Some(60));
+    }
+
+    #[test]
+    fn chance_is_not_told() {
+        assert_eq!(after(&[seen(0, 0, 0)]), None);
+        assert_eq!(after(&[seen(2 * MB, 0, 0)]), None);
+        // 100 ± 10 MB.
+        assert_eq!(after(&[seen(119 * MB, 100 * MB, 0)]), None);
+        assert_eq!(after(&[seen(121 * MB, 100 * MB, 0)]), Some(21));
+        // Exact, but less than a percent.
+        assert_eq!(after(&[Seen { error: 0.0, ..seen(1000 * MB, 991 * MB, 0) }]), None);
+    }
+
+    /// Attached before the first object; the gauge stays at the peak while samples are freed.
+    #[test]
+    fn a_gauge_from_before_the_frees_is_not_believed() {
+        assert_eq!(after(&[seen(0, 0, 0), seen(734 * MB, 588 * MB, 40)]), None);
+        assert_eq!(after(&[seen(0, 0, 0), seen(734 * MB, 730 * MB, 0), seen(734 * MB, 10 * MB, 700)]), None);
+        // Sampled before, partly freed: nothing tells whether before or after the refresh.
+        assert_eq!(after(&[seen(734 * MB, 10 * MB, 700)]), None);
+    }
+
+    #[test]
+    fn a_gauge_that_lagged_behind_at_the_start_is_made_good() {
+        assert_eq!(after(&[seen(MB, 0, 0), seen(MB, 100 * MB, 0)]), None);
+        assert_eq!(after(&[seen(MB, 0, 0), seen(130 * MB, 100 * MB, 0)]), Some(30));
+    }
+
+    #[test]
+    fn a_later_gap_replaces_the_first() {
+        // The old memory went away.
+        assert_eq!(after(&[seen(60 * MB, 0, 0), seen(9 * MB, 9 * MB, 0)]), None);
+        assert_eq!(after(&[seen(60 * MB, 0, 0), seen(50 * MB, 9 * MB, 0)]), Some(41));
+        // Too noisy to tell: the first stands.
+        assert_eq!(after(&[seen(60 * MB, 0, 0), seen(2440 * MB, 2400 * MB, 0)]), Some(60));
+    }
+
+    #[test]
+    fn a_reset_of_the_table_starts_anew() {
+        let reset = |live, estimate| Seen { epoch: 1, ..seen(live, estimate, 0) };
+        assert_eq!(after(&[reset(60 * MB, 0)]), None);
+        assert_eq!(after(&[seen(60 * MB, 60 * MB, 0), reset(61 * MB, 0)]), None);
+    }
+
+    #[test]
+    fn the_line_counts_in_megabytes_of_the_table() {
+        let mut unsampled = Unsampled::default();
+        unsampled.add(seen(64 * MB, 0, 0));
+        assert!(
+            unsampled.line().is_some_and(|line| line.starts_with("about 64.0 MB of 64.0 MB live")),
+            "{unsampled:?}"
+        );
     }
 }

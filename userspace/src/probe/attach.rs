@@ -321,7 +321,7 @@ impl Attachment {
             Stacks::Context => "stacks from the process's own unwinder",
             Stacks::Kernel => "stacks from frame pointers, walked by the kernel",
         };
-        let walk = if self.stacks == Stacks::Kernel { "3 us for each sampled allocation and 1 us" } else { "1 us" };
+        let walk = if self.stacks == Stacks::Kernel { "3 us for each sampled allocation and 1.2 us" } else { "1.2 us" };
         lines.push(format!(
             "expected cost: about {walk} for each sampled {}, nothing for the others; {stacks}",
             if self.stacks == Stacks::Kernel { "free" } else { "allocation or free" }

@@ -33,6 +33,8 @@ pub fn read(memory: &impl RemoteMemory, root: u64) -> Result<Reading, TableError
     let root = *table.root();
     let mut profile = Profile::new(SampleInterval(1_u64.checked_shl(root.lg_sample).unwrap_or(u64::MAX)));
     profile.set_losses(root.drops);
+    profile.add_counter("samples", root.samples);
+    profile.add_counter("frees", root.frees);
 
     let mut contexts = HashMap::new();
     let seen_contexts = table.contexts(|avma, _, frames| {
