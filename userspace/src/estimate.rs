@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | Poisson | n/p(a) objects, b/p(a) bytes | `heap_v2`; exact when all n have one size, and made exact by the writer otherwise |
 //! | ratio | divided by a/R when a < R | gperftools' first format, which drew uniform distances |
-//! | standard error | √(n · a² · (1 − p(a))) / p(a) bytes | Horvitz-Thompson, equal sizes within a stack |
+//! | standard error | √(n · a² · (1 − p)) / p bytes, p = b / estimate | Horvitz-Thompson, equal sizes within a stack |
 //!
 //! The standard error of a stack of small objects is close to R·√n: with 4 samples an estimate is good to 50 %, with 400 to
 //! 5 %. Sums are formed after unbiasing, never before. `tests/suite/sampling_error.rs` checks the formulas against truth.
@@ -56,16 +56,16 @@ impl Sampling {
     }
 }
 
-/// Variance, in bytes², of the estimate that `raw` samples give under Poisson sampling. Variances of different stacks
-/// add up.
-pub fn variance_bytes2(raw: Count, interval: SampleInterval) -> f64 {
-    if raw.objects == 0 || interval.0 == 0 {
+/// Variance, in bytes², of the estimate of one stack. Variances of different stacks add up. The chance of being sampled
+/// is read off the estimate itself, p = b / estimated bytes, so it holds for samples taken at several intervals too.
+pub fn variance_bytes2(sums: Sums) -> f64 {
+    let (objects, bytes) = (sums.raw.objects as f64, sums.raw.bytes as f64);
+    if objects == 0.0 || bytes == 0.0 || sums.est.bytes <= bytes {
         return 0.0;
     }
-    let mean = raw.bytes as f64 / raw.objects as f64;
-    let missed = (-mean / interval.0 as f64).exp();
-    let p = 1.0 - missed;
-    if p == 0.0 { 0.0 } else { raw.objects as f64 * mean * mean * missed / (p * p) }
+    let mean = bytes / objects;
+    let p = bytes / sums.est.bytes;
+    objects * mean * mean * (1.0 - p) / (p * p)
 }
 
 #[cfg(test)]
@@ -102,8 +102,16 @@ mod tests {
 
     #[test]
     fn error_of_small_objects_is_the_interval_times_root_n() {
-        let deviation = variance_bytes2(Count { objects: 100, bytes: 1600 }, R).sqrt();
+        let deviation = variance_bytes2(Sampling::Poisson(R).unbias(Count { objects: 100, bytes: 1600 })).sqrt();
         assert!((deviation / (524288.0 * 10.0) - 1.0).abs() < 0.001, "{deviation}");
-        assert!(variance_bytes2(Count { objects: 1, bytes: 64 << 20 }, R) < 1.0);
+        assert!(variance_bytes2(Sampling::Poisson(R).unbias(Count { objects: 1, bytes: 64 << 20 })) < 1.0);
+        assert!(variance_bytes2(Sampling::None.unbias(Count { objects: 3, bytes: 48 })) == 0.0);
+    }
+
+    #[test]
+    fn the_error_follows_the_interval_that_the_samples_were_taken_at() {
+        let fine = Sampling::Poisson(SampleInterval(4096)).unbias(Count { objects: 400, bytes: 6400 });
+        let deviation = variance_bytes2(fine).sqrt() / fine.est.bytes;
+        assert!((deviation / 0.05 - 1.0).abs() < 0.01, "{deviation}");
     }
 }

@@ -71,17 +71,17 @@ fn show_with_base(
 /// Says on stderr what the numbers rest on and what is missing from them.
 pub fn explain(profile: &Profile, symbols: &Symbols, options: &Options, term: &mut Term) {
     let interval = profile.interval();
-    let raw = |values: &crate::model::Values| {
-        if options.value.is_cumulative() { values.cumulative.raw } else { values.current.raw }
+    let sums = |values: &crate::model::Values| {
+        if options.value.is_cumulative() { values.cumulative } else { values.current }
     };
     if options.value.is_cumulative() && !profile.has_cumulative() {
         term.warn("the profile has no cumulative counts; run the program with MALLOC_CONF=prof_accum:true");
     } else if interval.0 > 1 {
         let (mut samples, mut variance, mut bytes) = (0, 0.0, 0.0);
         for (_, _, values) in profile.totals() {
-            samples += raw(values).objects;
-            variance += estimate::variance_bytes2(raw(values), interval);
-            bytes += if options.value.is_cumulative() { values.cumulative.est.bytes } else { values.current.est.bytes };
+            samples += sums(values).raw.objects;
+            variance += estimate::variance_bytes2(sums(values));
+            bytes += sums(values).est.bytes;
         }
         if samples == 0 && !options.value.is_cumulative() {
             term.say(nothing_live(profile));

@@ -58,8 +58,7 @@ impl Unsampled {
         }
         let interval = profile.interval();
         self.interval = self.interval.max(interval.0 as f64);
-        let variance: f64 =
-            profile.totals().map(|(_, _, values)| estimate::variance_bytes2(values.current.raw, interval)).sum();
+        let variance: f64 = profile.totals().map(|(_, _, values)| estimate::variance_bytes2(values.current)).sum();
         self.add(Seen {
             live: reading.root.allocated_bytes,
             estimate: profile.sum().current.est.bytes,
