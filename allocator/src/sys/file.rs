@@ -2,11 +2,10 @@
 //!
 //! Same rules as the rest of `sys`: direct system calls, no `errno`, no allocation.
 
-use core::arch::asm;
 use core::ffi::CStr;
 use core::ptr::NonNull;
 
-use super::linux::{for_kernel, result, syscall};
+use super::linux::{for_kernel, mmap, result, syscall};
 use super::{Errno, release};
 
 /// What identifies an open file.
@@ -55,28 +54,7 @@ impl FileMap {
         if bytes == 0 {
             return None;
         }
-        let ptr: *mut u8;
-        // SAFETY: a new mapping at an address that the kernel chooses touches no memory in use. The result is taken as
-        // a pointer, so that it carries the provenance of the new object.
-        unsafe {
-            asm!(
-                "syscall",
-                inlateout("rax") libc::SYS_mmap => ptr,
-                in("rdi") 0usize,
-                in("rsi") bytes,
-                in("rdx") i64::from(libc::PROT_READ),
-                in("r10") i64::from(libc::MAP_SHARED),
-                in("r8") fd as isize,
-                in("r9") offset,
-                lateout("rcx") _,
-                lateout("r11") _,
-                options(nostack)
-            );
-        }
-        // Error results are the last page of the address space.
-        if ptr.addr() > usize::MAX - 4096 {
-            return None;
-        }
+        let ptr = mmap(bytes, libc::PROT_READ, libc::MAP_SHARED, fd, offset)?;
         Some(FileMap { ptr: NonNull::new(ptr)?, bytes })
     }
 

@@ -43,12 +43,12 @@ pub(super) fn result(ret: isize) -> Result<usize, Errno> {
     if ret < 0 { Err(Errno(-(ret as i32))) } else { Ok(ret as usize) }
 }
 
-/// Maps `bytes` (page multiple) of zeroed memory with `prot`; returns a pointer with provenance over the mapping.
-fn map(bytes: usize, prot: i32, flags: i32) -> Option<*mut u8> {
+/// A new mapping at an address that the kernel chooses; returns a pointer with provenance over the mapping. Without a
+/// file, `fd` is -1 and `offset` 0.
+pub(super) fn mmap(bytes: usize, prot: i32, flags: i32, fd: i32, offset: u64) -> Option<*mut u8> {
     let ptr: *mut u8;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-    // SAFETY: a new anonymous mapping at an address that the kernel chooses touches no memory in use. The result is
-    // taken as a pointer, so that it carries the provenance of the new object.
+    // SAFETY: a new mapping at an address that the kernel chooses touches no memory in use. The result is taken as a
+    // pointer, so that it carries the provenance of the new object.
     unsafe {
         asm!(
             "syscall",
@@ -57,8 +57,8 @@ fn map(bytes: usize, prot: i32, flags: i32) -> Option<*mut u8> {
             in("rsi") bytes,
             in("rdx") i64::from(prot),
             in("r10") i64::from(flags),
-            in("r8") -1isize,
-            in("r9") 0usize,
+            in("r8") fd as isize,
+            in("r9") offset,
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack)
@@ -66,6 +66,11 @@ fn map(bytes: usize, prot: i32, flags: i32) -> Option<*mut u8> {
     }
     // Error results are the last page of the address space.
     if ptr.addr() > usize::MAX - 4096 { None } else { Some(ptr) }
+}
+
+/// Maps `bytes` (page multiple) of zeroed memory with `prot`.
+fn map(bytes: usize, prot: i32, flags: i32) -> Option<*mut u8> {
+    mmap(bytes, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags, -1, 0)
 }
 
 /// Address space for `bytes` at a multiple of `align`, readable, writable, zero, resident only when touched.
