@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use jeprobe_tests::truth::{self, Frames, Table};
-use jeprobe_tests::{Run, TempDir, artefact, compile, privilege, sampling, skip};
+use jeprobe_tests::{Ended, Run, Target, TempDir, artefact, compile, privilege, sampling, skip};
 
 use crate::probing::need_probes;
 use crate::session::{attach, command, interrupt, semaphores, truth_program};
@@ -153,6 +153,22 @@ fn the_whole_host_with_a_process_that_starts_later() {
     assert!(files.len() >= 3, "one profile per process and one merged: {files:?}");
 }
 
+/// Attaches with probes while the target allocates; the profile is complete and `program` names its sites. Returns what
+/// the command said.
+fn attached_while_it_allocates(target: &mut Target, program: &Path, file: &Path) -> Ended {
+    let loader = attach(target, file, &["--mode", "ebpf", "--lg-sample", "14"]);
+    truth::allocate(target);
+    let ended = interrupt(loader);
+    assert_eq!(ended.code(), 0, "{ended}");
+    has_sites(&truth::our_table(program, file, &[]));
+    ended
+}
+
+fn strip(path: &Path) {
+    let status = Command::new("strip").arg("--strip-all").arg(path).status().expect("strip starts");
+    assert!(status.success());
+}
+
 /// A copy of the library at another place, changed by `change`, and a target that runs on it.
 fn hidden_library(change: impl Fn(&Path), gone: bool) {
     let directory = TempDir::new("hidden");
@@ -165,21 +181,12 @@ fn hidden_library(change: impl Fn(&Path), gone: bool) {
     if gone {
         fs::remove_file(&copy).expect("just copied");
     }
-    let file = directory.join("attached.heap");
-    let loader = attach(&target, &file, &["--mode", "ebpf", "--lg-sample", "14"]);
-    truth::allocate(&mut target);
-    let ended = interrupt(loader);
-    assert_eq!(ended.code(), 0, "{ended}");
-    has_sites(&truth::our_table(&program, &file, &[]));
+    attached_while_it_allocates(&mut target, &program, &directory.join("attached.heap"));
 }
 
 #[test]
 fn a_stripped_library() {
     need_probes!();
-    let strip = |path: &Path| {
-        let status = Command::new("strip").arg("--strip-all").arg(path).status().expect("strip starts");
-        assert!(status.success());
-    };
     hidden_library(strip, false);
 }
 
@@ -197,17 +204,11 @@ fn a_static_stripped_program() {
     let program = compile::program("truth.c", &["-O2", "-static", &archive, "-lm"]);
     let stripped = directory.join("stripped");
     fs::copy(&program, &stripped).expect("just compiled");
-    let status = Command::new("strip").arg("--strip-all").arg(&stripped).status().expect("strip starts");
-    assert!(status.success());
+    strip(&stripped);
     let mut target = Run::new(&stripped).spawn();
     target.ready();
-    let file = directory.join("attached.heap");
-    let loader = attach(&target, &file, &["--mode", "ebpf", "--lg-sample", "14"]);
-    truth::allocate(&mut target);
-    let ended = interrupt(loader);
-    assert_eq!(ended.code(), 0, "{ended}");
     // The unstripped twin has the same addresses and knows the names.
-    has_sites(&truth::our_table(&program, &file, &[]));
+    attached_while_it_allocates(&mut target, &program, &directory.join("attached.heap"));
 }
 
 /// A target whose library is mounted only in its own mount namespace, as in a container.
@@ -231,13 +232,8 @@ fn another_mount_namespace() {
     let mut target = Run::new("unshare").args(["-m", "sh", "-c", &script]).spawn();
     target.ready();
     assert!(!place.join("libinside.so").exists(), "the path leads nowhere outside");
-    let file = directory.join("attached.heap");
-    let loader = attach(&target, &file, &["--mode", "ebpf", "--lg-sample", "14"]);
-    truth::allocate(&mut target);
-    let ended = interrupt(loader);
-    assert_eq!(ended.code(), 0, "{ended}");
+    let ended = attached_while_it_allocates(&mut target, &program, &directory.join("attached.heap"));
     assert!(ended.stdout.contains("site_"), "symbols are found through the target's root: {ended}");
-    has_sites(&truth::our_table(&program, &file, &[]));
 }
 
 /// A user without any capability profiles a process of the same user: the command says why there are no probes and reads
