@@ -12,7 +12,7 @@ use crate::emap;
 use crate::error::AllocError;
 use crate::extent::{Extent, State};
 use crate::pages::{Fit, PageStats, Pages, Which};
-use crate::prim::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::prim::{AtomicU32, Ordering};
 use crate::sizeclass::{CACHED_MAX, NBINS, SlabShape, index_of, size_of_index};
 use crate::slab;
 use crate::sync::mutex::Mutex;
@@ -33,14 +33,7 @@ pub(crate) const fn fast_offset(class: usize) -> usize {
     FIRST_STACK_BYTES + class * STACK_BYTES
 }
 
-/// Counts of large blocks of an arena since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LargeStats {
-    pub allocs: u64,
-    pub frees: u64,
-    /// Usable bytes handed out now, cached ones included.
-    pub live_bytes: usize,
-}
+pub use crate::pages::LargeStats;
 
 /// One arena.
 pub struct Arena {
@@ -48,9 +41,6 @@ pub struct Arena {
     bins: &'static [Bin],
     pages: Mutex<Pages>,
     threads: AtomicU32,
-    large_allocs: AtomicU64,
-    large_frees: AtomicU64,
-    large_bytes: AtomicUsize,
     ticks: AtomicU32,
 }
 
@@ -63,9 +53,6 @@ impl Arena {
             bins: base::alloc_slice(NBINS, |class| Bin::new(ind, class))?,
             pages: Mutex::new(Rank::Pages, pages),
             threads: AtomicU32::new(0),
-            large_allocs: AtomicU64::new(0),
-            large_frees: AtomicU64::new(0),
-            large_bytes: AtomicUsize::new(0),
             ticks: AtomicU32::new(0),
         })
     }
@@ -113,20 +100,32 @@ impl Arena {
 
     /// A large block of `usable` bytes (page multiple); its extent.
     pub(crate) fn alloc_large(&self, usable: usize, align: usize, fit: Fit) -> Result<&'static Extent, AllocError> {
-        let extent = self.pages.lock().alloc(usable, align, fit)?;
+        let extent = {
+            let mut pages = self.pages.lock();
+            let extent = pages.alloc(usable, align, fit)?;
+            pages.large.allocs += 1;
+            pages.large.live_bytes += usable;
+            extent
+        };
         extent.set_use(index_of(usable), false);
         Self::map_large(extent);
-        self.large_allocs.fetch_add(1, Ordering::Relaxed);
-        self.large_bytes.fetch_add(usable, Ordering::Relaxed);
         Ok(extent)
     }
 
     /// Frees a large block.
     pub(crate) fn free_large(&self, extent: &'static Extent) {
-        self.large_frees.fetch_add(1, Ordering::Relaxed);
-        self.large_bytes.fetch_sub(extent.bytes(), Ordering::Relaxed);
-        emap::clear_ends(extent);
-        self.give_pages_back(extent);
+        // Off the fast path before the pages are anybody's: a second `free` of the block is found out then.
+        emap::set_large(extent, 0);
+        let at_once = {
+            let mut pages = self.pages.lock();
+            pages.large.frees += 1;
+            pages.large.live_bytes -= extent.bytes();
+            pages.dealloc(extent);
+            pages.dirty_decay.ms() == 0
+        };
+        if at_once {
+            self.purge_to(Which::Dirty, 0);
+        }
     }
 
     /// Changes the usable bytes of a large block without moving it; false when that is impossible.
@@ -144,8 +143,7 @@ impl Arena {
         };
         if done {
             extent.set_use(index_of(usable), false);
-            // Wrapping: the difference may be negative.
-            self.large_bytes.fetch_add(usable.wrapping_sub(old), Ordering::Relaxed);
+            pages.large.live_bytes = pages.large.live_bytes - old + usable;
         }
         Self::map_large(extent);
         done
@@ -199,7 +197,7 @@ impl Arena {
         let ticks = self.ticks.load(Ordering::Relaxed).wrapping_add(1);
         self.ticks.store(ticks, Ordering::Relaxed);
         if ticks.is_multiple_of(TICKS_PER_DECAY) {
-            self.decay(sys::clock_monotonic_ns());
+            self.decay(sys::clock_recent_ns());
         }
     }
 
@@ -305,11 +303,7 @@ impl Arena {
 
     /// Counts of large blocks.
     pub fn large_stats(&self) -> LargeStats {
-        LargeStats {
-            allocs: self.large_allocs.load(Ordering::Relaxed),
-            frees: self.large_frees.load(Ordering::Relaxed),
-            live_bytes: self.large_bytes.load(Ordering::Relaxed),
-        }
+        self.pages.lock().large
     }
 
     pub(crate) fn prefork_bins(&self) {

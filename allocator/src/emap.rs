@@ -15,7 +15,8 @@
 //! |---|---|
 //! | any page of a slab | extent, fast |
 //! | first page of a large block | extent, fast when the class is cached |
-//! | last page of a large block, first and last of a free extent | extent, 0 |
+//! | last page of a large block of several pages | extent or null, 0 |
+//! | first and last page of a free extent | extent, 0 |
 //! | any other | null |
 //!
 //! A slab or block that holds live samples has `fast` 0 and counts them in its descriptor, so `free` finds the class of an ordinary block with two dependent loads and leaves the fast path for everything else.
@@ -126,6 +127,7 @@ pub(crate) fn ensure(addr: usize, bytes: usize) -> Result<(), AllocError> {
     Ok(())
 }
 
+#[inline]
 fn store(addr: usize, extent: Option<&'static Extent>, fast: usize) {
     let ptr = extent.map_or(core::ptr::null_mut(), |extent| core::ptr::from_ref(extent).cast_mut());
     let packed = ptr.map_addr(|addr| addr | fast << FAST_SHIFT);
@@ -149,9 +151,21 @@ pub(crate) fn set_free(extent: &'static Extent) {
     store(last_page(extent), Some(extent), 0);
 }
 
-/// Writes the words of a large block; `fast` 0 = not cached.
-pub(crate) fn set_large(extent: &'static Extent, fast: usize) {
+/// Writes the word of the first page of a free extent.
+#[inline]
+pub(crate) fn set_start(extent: &'static Extent) {
+    store(extent.addr().addr(), Some(extent), 0);
+}
+
+/// Writes the word of the last page of a free extent.
+#[inline]
+pub(crate) fn set_end(extent: &'static Extent) {
     store(last_page(extent), Some(extent), 0);
+}
+
+/// Writes the word of a large block; `fast` 0 = not cached.
+#[inline]
+pub(crate) fn set_large(extent: &'static Extent, fast: usize) {
     store(extent.addr().addr(), Some(extent), fast);
 }
 
@@ -169,7 +183,19 @@ pub(crate) fn clear_slab(extent: &'static Extent) {
     }
 }
 
-/// Removes the boundary words of an extent that is about to be merged, split or unmapped.
+/// Removes the words of the pages that touch where two neighbours become one; the outer words stay as they are.
+#[inline]
+pub(crate) fn clear_inner(below: &'static Extent, above: &'static Extent) {
+    if below.bytes() > GRANULE {
+        store(last_page(below), None, 0);
+    }
+    if above.bytes() > GRANULE {
+        store(above.addr().addr(), None, 0);
+    }
+}
+
+/// Removes the words of the ends of an extent.
+#[inline]
 pub(crate) fn clear_ends(extent: &'static Extent) {
     store(extent.addr().addr(), None, 0);
     store(last_page(extent), None, 0);
@@ -250,7 +276,7 @@ mod tests {
         assert!(core::ptr::eq(extent_below(memory.addr() + bytes).expect("known"), extent));
         extent.set_use(40, false);
         set_large(extent, 64);
-        assert_eq!((found(0).fast(), found(3).fast()), (64, 0));
+        assert_eq!(found(0).fast(), 64);
         clear_ends(extent);
         assert!(found(0).extent().is_none() && found(3).extent().is_none());
     }

@@ -11,8 +11,16 @@
 //! | Dirty, Muzzy, Retained | the arena's `Pages` lock | `Pages` |
 //! | Busy | the thread that took it out of a set to purge it | `Pages::settle` |
 //!
+//! The first cache line is all that finding, cutting and merging touch; the second is the bitmap of a slab:
+//!
+//! ```text
+//!   0 addr  8 bytes  16 arena  20 nfree  24 state class slab zeroed  28 samples  32 links  │ 64 free
+//! ```
+//!
+//! An extent is in one container at a time: a set's ring, a bin's heap, the pool or a purge's list. They share the links.
+//!
 //! Fields: `addr`, `bytes` as the state says; `arena` init-only; `state` lock:Pages, read by anyone as a hint;
-//! links as the state says (a set's heap and list; a bin's heap); `free`, `nfree` lock:Bin; `samples` lock:Bin
+//! links as the state says; `free`, `nfree` lock:Bin; `samples` lock:Bin
 //! for a slab, the owner of the block for a large one; read by anyone who holds a block inside, for whom it is exact.
 #![forbid(unsafe_code)]
 
@@ -45,6 +53,7 @@ impl State {
 }
 
 /// Descriptor of a run of pages.
+#[repr(C, align(64))]
 pub(crate) struct Extent {
     addr: AtomicPtr<u8>,
     bytes: AtomicUsize,
@@ -55,10 +64,12 @@ pub(crate) struct Extent {
     slab: AtomicBool,
     zeroed: AtomicBool,
     samples: AtomicU32,
-    heap: [Link<Extent>; 3],
-    list: [Link<Extent>; 2],
+    links: [Link<Extent>; 3],
+    _pad: [u64; 1],
     pub(crate) free: Bitmap,
 }
+
+const _: () = assert!(core::mem::offset_of!(Extent, free) == 64 && size_of::<Extent>() == 128);
 
 impl Extent {
     /// A descriptor without pages.
@@ -73,8 +84,8 @@ impl Extent {
             slab: AtomicBool::new(false),
             zeroed: AtomicBool::new(false),
             samples: AtomicU32::new(0),
-            heap: [const { Link::null() }; 3],
-            list: [const { Link::null() }; 2],
+            links: [const { Link::null() }; 3],
+            _pad: [0],
             free: Bitmap::new(),
         }
     }
@@ -102,8 +113,10 @@ impl Extent {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes the length; the caller keeps the page map in step.
-    pub(crate) fn set_bytes(&self, bytes: usize) {
+    /// Changes place and length; the caller keeps the page map in step.
+    #[inline]
+    pub(crate) fn set_range(&self, addr: *mut u8, bytes: usize) {
+        self.addr.store(addr, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
@@ -188,13 +201,13 @@ impl Extent {
 
 impl HeapNode for Extent {
     fn child(&self) -> &Link<Extent> {
-        &self.heap[0]
+        &self.links[0]
     }
     fn before(&self) -> &Link<Extent> {
-        &self.heap[1]
+        &self.links[1]
     }
     fn after(&self) -> &Link<Extent> {
-        &self.heap[2]
+        &self.links[2]
     }
     fn key(&self) -> usize {
         self.addr().addr()
@@ -203,9 +216,9 @@ impl HeapNode for Extent {
 
 impl ListNode for Extent {
     fn prev(&self) -> &Link<Extent> {
-        &self.list[0]
+        &self.links[0]
     }
     fn next(&self) -> &Link<Extent> {
-        &self.list[1]
+        &self.links[1]
     }
 }

@@ -14,14 +14,18 @@
 //! lock, except the system calls of a purge: [`Pages::take_excess`] takes extents out of a set (Busy) and
 //! [`Pages::settle`] brings them back.
 //!
-//! I-PAGES-1: two free extents of one state that touch are merged. I-PAGES-2: an active extent handed out by `alloc` has
-//! no words in the page map yet, and one given to `dealloc` has none any more.
+//! I-PAGES-1: two free extents of one state that touch are merged. I-PAGES-2: the word of the first page of an extent
+//! handed out by `alloc` is the caller's to write; one given to `dealloc` has no words inside, other than those of its ends.
+//!
+//! Cost of a cut or a merge: two or three words of the page map, one or two ring operations, one descriptor. A run that
+//! is cut or grows keeps its descriptor, and its place in its ring while its step stays.
 #![forbid(unsafe_code)]
 
 use crate::base;
 use crate::bits::align_up;
 use crate::decay::Decay;
-use crate::ds::list::List;
+use crate::ds::link::Link;
+use crate::ds::list::{List, ListNode};
 use crate::ecache::ExtentSet;
 use crate::emap;
 use crate::error::AllocError;
@@ -58,6 +62,15 @@ pub struct PageStats {
     pub purged_bytes: u64,
 }
 
+/// Counts of large blocks of an arena since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LargeStats {
+    pub allocs: u64,
+    pub frees: u64,
+    /// Usable bytes handed out now, cached ones included.
+    pub live_bytes: usize,
+}
+
 /// Page allocator of one arena.
 pub(crate) struct Pages {
     arena: u32,
@@ -67,10 +80,12 @@ pub(crate) struct Pages {
     retained: ExtentSet,
     pub(crate) dirty_decay: Decay,
     pub(crate) muzzy_decay: Decay,
-    pool: List<Extent>,
+    /// Descriptors without pages, the last used first; chained by `next`.
+    pool: Link<Extent>,
     pool_count: usize,
     growth_bytes: usize,
     active_bytes: usize,
+    pub(crate) large: LargeStats,
     purge_passes: u64,
     purge_calls: u64,
     purged_bytes: u64,
@@ -103,10 +118,11 @@ impl Pages {
             retained: ExtentSet::new(State::Retained)?,
             dirty_decay: Decay::new(dirty_ms)?,
             muzzy_decay: Decay::new(muzzy_ms)?,
-            pool: List::new(),
+            pool: Link::null(),
             pool_count: 0,
             growth_bytes: FIRST_GROWTH_BYTES,
             active_bytes: 0,
+            large: LargeStats::default(),
             purge_passes: 0,
             purge_calls: 0,
             purged_bytes: 0,
@@ -125,27 +141,27 @@ impl Pages {
         }
     }
 
-    /// An active extent of `bytes` (page multiple) at a multiple of `align`, without words in the page map.
+    /// An active extent of `bytes` (page multiple) at a multiple of `align`.
     pub(crate) fn alloc(&mut self, bytes: usize, align: usize, fit: Fit) -> Result<&'static Extent, AllocError> {
         let slack = align.saturating_sub(sys::page_size());
         let need = bytes.checked_add(slack).ok_or(AllocError::TooLarge)?;
         self.stock_descriptors(3)?;
-        let extent = match self.find(need, fit) {
+        let by_chance = if slack == 0 { None } else { self.dirty.find_aligned(bytes, align) };
+        let extent = match by_chance.or_else(|| self.find(need, fit)) {
             Some(extent) => extent,
             None => self.grow(need, align)?,
         };
-        self.remove_from_set(extent);
-        let state = extent.state();
         let lead = extent.addr().addr().wrapping_neg() & (align - 1);
-        self.carve(extent, state, lead, bytes);
+        let block = self.carve(extent, lead, bytes);
+        block.set_state(State::Active);
         self.active_bytes += bytes;
-        Ok(extent)
+        Ok(block)
     }
 
     /// Takes back an active extent.
     pub(crate) fn dealloc(&mut self, extent: &'static Extent) {
         self.active_bytes -= extent.bytes();
-        extent.assign(extent.addr(), extent.bytes(), State::Dirty, false);
+        extent.set_zeroed(false);
         self.insert_merged(extent, State::Dirty);
     }
 
@@ -156,16 +172,15 @@ impl Pages {
             return false;
         }
         let Some(next) = emap::extent_at(extent.end()) else { return false };
-        if next.arena() != self.arena || next.bytes() < more || !Self::is_free(next) {
+        let free = matches!(next.state(), State::Dirty | State::Muzzy | State::Retained);
+        if !free || next.arena() != self.arena || next.addr().addr() != extent.end() || next.bytes() < more {
             return false;
         }
-        self.remove_from_set(next);
-        let state = next.state();
-        self.carve(next, state, 0, more);
-        let zeroed = extent.is_zeroed() && next.is_zeroed();
-        extent.set_zeroed(zeroed);
-        extent.set_bytes(extent.bytes() + more);
-        self.retire(next);
+        let taken = self.carve(next, 0, more);
+        emap::clear_ends(taken);
+        extent.set_zeroed(extent.is_zeroed() && taken.is_zeroed());
+        extent.set_range(extent.addr(), extent.bytes() + more);
+        self.retire(taken);
         self.active_bytes += more;
         true
     }
@@ -177,8 +192,8 @@ impl Pages {
         }
         let Some(tail) = self.descriptor() else { return false };
         let tail_bytes = extent.bytes() - bytes;
-        tail.assign(ptr::forward(extent.addr(), bytes), tail_bytes, State::Dirty, false);
-        extent.set_bytes(bytes);
+        tail.assign(ptr::forward(extent.addr(), bytes), tail_bytes, State::Active, false);
+        extent.set_range(extent.addr(), bytes);
         self.active_bytes -= tail_bytes;
         self.insert_merged(tail, State::Dirty);
         true
@@ -200,15 +215,13 @@ impl Pages {
     pub(crate) fn take_excess(&mut self, which: Which, limit_bytes: usize, out: &mut List<Extent>) -> usize {
         let mut taken = 0;
         while self.set(which).bytes() > limit_bytes && taken < PURGE_BATCH {
-            let Some(extent) = self.set(which).oldest() else { break };
-            self.remove_from_set(extent);
+            let Some(extent) = self.set(which).coldest() else { break };
             let excess = self.excess_piece(which, limit_bytes, extent);
-            if excess < extent.bytes() && self.stock_descriptors(1).is_ok() {
-                // The upper end goes: allocation prefers low addresses.
-                self.carve(extent, extent.state(), extent.bytes() - excess, excess);
-            }
-            extent.set_state(State::Busy);
-            out.push_back(extent);
+            let lead = if self.stock_descriptors(1).is_ok() { extent.bytes() - excess } else { 0 };
+            // The upper end goes, so that what stays is one run with what lies below it.
+            let piece = self.carve(extent, lead, extent.bytes() - lead);
+            piece.set_state(State::Busy);
+            out.push_back(piece);
             taken += 1;
         }
         if taken > 0 {
@@ -217,10 +230,10 @@ impl Pages {
         taken
     }
 
-    /// How much of `extent`, which is out of the set, must go: so that one long run decays smoothly, and not at once.
+    /// How much of `extent`, the next to be purged, must go: so that one long run decays smoothly, and not at once.
     fn excess_piece(&mut self, which: Which, limit_bytes: usize, extent: &Extent) -> usize {
         let whole = extent.bytes();
-        let excess = (self.set(which).bytes() + whole).saturating_sub(limit_bytes);
+        let excess = self.set(which).bytes().saturating_sub(limit_bytes);
         align_up(excess, PURGE_PIECE_BYTES).map_or(whole, |piece| piece.min(whole))
     }
 
@@ -263,10 +276,7 @@ impl Pages {
         }
     }
 
-    fn is_free(extent: &Extent) -> bool {
-        matches!(extent.state(), State::Dirty | State::Muzzy | State::Retained)
-    }
-
+    #[inline]
     fn remove_from_set(&mut self, extent: &'static Extent) {
         if let Some(set) = self.set_of(extent.state()) {
             set.remove(extent);
@@ -310,67 +320,100 @@ impl Pages {
         Ok(self.insert_merged(extent, State::Retained))
     }
 
-    /// Cuts `extent`, which is in no set, to `bytes` behind `lead` bytes, makes that part Active and gives the rest
-    /// back to the set of `state`. Needs two descriptors in stock.
-    fn carve(&mut self, extent: &'static Extent, state: State, lead: usize, bytes: usize) {
-        emap::clear_ends(extent);
-        let (start, whole, zeroed) = (extent.addr(), extent.bytes(), extent.is_zeroed());
+    /// Takes `bytes` behind `lead` bytes of a free extent out of its set; what is left stays there. The state of the
+    /// part is the caller's to set. Needs two descriptors in stock, but none for the whole extent.
+    fn carve(&mut self, extent: &'static Extent, lead: usize, bytes: usize) -> &'static Extent {
+        let (start, whole, state, zeroed) = (extent.addr(), extent.bytes(), extent.state(), extent.is_zeroed());
         let tail = whole - lead - bytes;
-        extent.assign(ptr::forward(start, lead), bytes, State::Active, zeroed);
-        self.give_back(state, start, lead, zeroed);
-        self.give_back(state, ptr::forward(start, lead + bytes), tail, zeroed);
-    }
-
-    fn give_back(&mut self, state: State, addr: *mut u8, bytes: usize, zeroed: bool) {
-        if bytes == 0 {
-            return;
+        if lead == 0 && tail == 0 {
+            self.remove_from_set(extent);
+            return extent;
         }
-        let Some(rest) = self.descriptor() else {
+        let Some(part) = self.descriptor() else {
             debug_assert!(false, "descriptors are stocked before a cut");
-            return;
+            self.remove_from_set(extent);
+            return extent;
         };
-        rest.assign(addr, bytes, state, zeroed);
-        emap::set_free(rest);
-        if let Some(set) = self.set_of(state) {
-            set.insert(rest);
+        part.assign(ptr::forward(start, lead), bytes, State::Active, zeroed);
+        if lead == 0 {
+            self.resize_in_set(extent, ptr::forward(start, bytes), tail);
+            emap::set_start(extent);
+            return part;
+        }
+        let rest = if tail == 0 { None } else { self.descriptor() };
+        emap::clear_ends(part);
+        self.resize_in_set(extent, start, lead);
+        emap::set_end(extent);
+        if let Some(rest) = rest {
+            rest.assign(ptr::forward(start, lead + bytes), tail, state, zeroed);
+            emap::set_free(rest);
+            if let Some(set) = self.set_of(state) {
+                set.insert(rest);
+            }
+        }
+        part
+    }
+
+    fn resize_in_set(&mut self, extent: &'static Extent, addr: *mut u8, bytes: usize) {
+        if let Some(set) = self.set_of(extent.state()) {
+            set.resize(extent, addr, bytes);
         }
     }
 
-    /// Merges a free extent, which is in no set, with its free neighbours of the same state and files the result.
+    /// Merges an extent, which is in no set, with its free neighbours of the same state and files the result. Its
+    /// neighbours' words are checked against their descriptors, so a word that was left behind does no harm.
     fn insert_merged(&mut self, extent: &'static Extent, state: State) -> &'static Extent {
-        extent.set_state(state);
-        if let Some(below) = emap::extent_below(extent.addr().addr()) {
-            self.absorb(extent, below, state);
-        }
-        if let Some(above) = emap::extent_at(extent.end()) {
-            self.absorb(extent, above, state);
-        }
-        emap::set_free(extent);
-        if let Some(set) = self.set_of(state) {
-            set.insert(extent);
-        }
-        extent
-    }
-
-    fn absorb(&mut self, extent: &'static Extent, other: &'static Extent, state: State) {
-        if other.arena() != self.arena || other.state() != state {
-            return;
-        }
-        self.remove_from_set(other);
-        emap::clear_ends(other);
-        // The ends of `extent` are not in the map, or are about to become its inside.
-        emap::clear_ends(extent);
-        let first = if other.addr() < extent.addr() { other.addr() } else { extent.addr() };
-        let bytes = extent.bytes() + other.bytes();
-        let zeroed = extent.is_zeroed() && other.is_zeroed();
-        extent.assign(first, bytes, state, zeroed);
-        self.retire(other);
+        let (start, bytes, end) = (extent.addr(), extent.bytes(), extent.end());
+        let joins = |other: &&Extent| other.state() == state && other.arena() == self.arena;
+        let below = emap::extent_below(start.addr()).filter(joins).filter(|other| other.end() == start.addr());
+        let above = emap::extent_at(end).filter(joins).filter(|other| other.addr().addr() == end);
+        let merged = match (below, above) {
+            (None, None) => {
+                emap::set_free(extent);
+                if let Some(set) = self.set_of(state) {
+                    set.insert(extent);
+                }
+                return extent;
+            }
+            (Some(below), None) => {
+                emap::clear_inner(below, extent);
+                self.resize_in_set(below, below.addr(), below.bytes() + bytes);
+                emap::set_end(below);
+                below
+            }
+            (None, Some(above)) => {
+                emap::clear_inner(extent, above);
+                self.resize_in_set(above, start, above.bytes() + bytes);
+                emap::set_start(above);
+                above
+            }
+            (Some(below), Some(above)) => {
+                emap::clear_inner(below, extent);
+                emap::clear_inner(extent, above);
+                emap::clear_ends(extent);
+                self.remove_from_set(above);
+                below.set_zeroed(below.is_zeroed() && above.is_zeroed());
+                self.resize_in_set(below, below.addr(), below.bytes() + bytes + above.bytes());
+                emap::set_end(below);
+                self.retire(above);
+                below
+            }
+        };
+        merged.set_zeroed(merged.is_zeroed() && extent.is_zeroed());
+        self.retire(extent);
+        merged
     }
 
     /// Makes sure that `count` descriptors can be had. When the system gives no address space for metadata, free pages
     /// of this arena become metadata.
+    #[inline]
     fn stock_descriptors(&mut self, count: usize) -> Result<(), AllocError> {
-        if self.pool_count >= count + DONATION_DESCRIPTORS || self.make_descriptors() {
+        if self.pool_count >= count + DONATION_DESCRIPTORS { Ok(()) } else { self.stock_descriptors_slow(count) }
+    }
+
+    #[cold]
+    fn stock_descriptors_slow(&mut self, count: usize) -> Result<(), AllocError> {
+        if self.make_descriptors() {
             return Ok(());
         }
         if self.pool_count >= DONATION_DESCRIPTORS && self.donate() && self.make_descriptors() {
@@ -392,35 +435,53 @@ impl Pages {
     #[cold]
     fn donate(&mut self) -> bool {
         let Some(extent) = self.find(DONATION_BYTES, Fit::Tight) else { return false };
-        self.remove_from_set(extent);
-        self.carve(extent, extent.state(), 0, DONATION_BYTES);
-        if !extent.is_zeroed() && !emap::purge_forced(extent) {
-            self.insert_merged(extent, State::Dirty);
+        let part = self.carve(extent, 0, DONATION_BYTES);
+        if !part.is_zeroed() && !emap::purge_forced(part) {
+            self.insert_merged(part, State::Dirty);
             return false;
         }
-        base::donate(extent.addr(), extent.bytes());
-        self.retire(extent);
+        emap::clear_ends(part);
+        base::donate(part.addr(), part.bytes());
+        self.retire(part);
         true
     }
 
+    #[inline]
     fn descriptor(&mut self) -> Option<&'static Extent> {
-        let extent = self.pool.pop_front()?;
+        let extent = self.pool.get()?;
+        self.pool.set(extent.next().get());
         self.pool_count -= 1;
         Some(extent)
     }
 
+    #[inline]
     fn retire(&mut self, extent: &'static Extent) {
-        extent.assign(core::ptr::null_mut(), 0, State::Unused, false);
-        self.pool.push_back(extent);
+        extent.set_state(State::Unused);
+        extent.next().set(self.pool.get());
+        self.pool.set(Some(extent));
         self.pool_count += 1;
     }
 
-    /// Checks I-ECACHE-1 of all sets; linear.
+    /// Checks I-ECACHE-1 of all sets and the page map's words of their extents; linear.
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        self.dirty.check();
-        self.muzzy.check();
-        self.retained.check();
+        for set in [&self.dirty, &self.muzzy, &self.retained] {
+            set.check();
+            for extent in set.all() {
+                let (first, last) = (extent.addr().addr(), extent.end() - GRANULE);
+                for page in (first..=last).step_by(GRANULE) {
+                    let found = emap::extent_at(page);
+                    let wanted = (page == first || page == last).then_some(extent);
+                    assert!(found.map(core::ptr::from_ref) == wanted.map(core::ptr::from_ref), "word of {page:#x}");
+                }
+                let parted = |above: &Extent| {
+                    above.arena() != self.arena
+                        || above.addr().addr() != extent.end()
+                        || above.state() != extent.state()
+                };
+                assert!(emap::extent_at(extent.end()).is_none_or(parted), "I-PAGES-1");
+            }
+        }
     }
 }
 
@@ -443,7 +504,7 @@ mod tests {
             pages.dealloc(extents[i]);
             pages.check();
         }
-        assert_eq!(pages.dirty.count(), 1);
+        assert_eq!(pages.dirty.all().len(), 1);
         assert_eq!(pages.stats().active_bytes, 0);
         let whole = pages.alloc(256 * KIB, GRANULE, Fit::Tight).expect("pages");
         assert_eq!((whole.addr(), whole.is_zeroed()), (start, false));
@@ -466,6 +527,69 @@ mod tests {
         pages.check();
     }
 
+    /// A random history: blocks never overlap, bytes are conserved, and the page map's words are those of its table.
+    #[test]
+    fn any_history_keeps_the_invariants() {
+        let mut pages = Pages::new(13, true, 10_000, 0).expect("memory");
+        let mut live: std::vec::Vec<&'static Extent> = std::vec::Vec::new();
+        let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+        let mut random = |below: usize| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize % below
+        };
+        let mut total = 0;
+        for round in 0..4000 {
+            match random(10) {
+                0..=4 => {
+                    let bytes = {
+                        let lg = random(9);
+                        (1 + random(1 << lg)) * GRANULE
+                    };
+                    let align = GRANULE << if random(4) == 0 { random(9) } else { 0 };
+                    let fit = if random(5) == 0 { Fit::Roomy } else { Fit::Tight };
+                    let extent = pages.alloc(bytes, align, fit).expect("pages");
+                    assert!(extent.bytes() == bytes && extent.addr().addr().is_multiple_of(align));
+                    emap::set_large(extent, 0);
+                    let apart =
+                        |other: &&Extent| other.end() <= extent.addr().addr() || extent.end() <= other.addr().addr();
+                    assert!(live.iter().all(apart), "overlap");
+                    live.push(extent);
+                }
+                5..=7 if !live.is_empty() => pages.dealloc(live.swap_remove(random(live.len()))),
+                8 if !live.is_empty() => {
+                    let extent = live[random(live.len())];
+                    emap::clear_ends(extent);
+                    let pages_now = extent.bytes() / GRANULE;
+                    if pages_now > 1 && random(2) == 0 {
+                        assert!(pages.shrink_in_place(extent, (1 + random(pages_now - 1)) * GRANULE));
+                    } else {
+                        pages.grow_in_place(extent, (1 + random(8)) * GRANULE);
+                    }
+                    emap::set_large(extent, 0);
+                }
+                9 => {
+                    let which = if random(2) == 0 { Which::Dirty } else { Which::Muzzy };
+                    let limit = pages.set(which).bytes() / 2;
+                    let mut busy = List::new();
+                    pages.take_excess(which, limit, &mut busy);
+                    while let Some(extent) = busy.pop_front() {
+                        let to = if random(2) == 0 { State::Muzzy } else { State::Retained };
+                        pages.settle(extent, to, to == State::Retained);
+                    }
+                }
+                _ => {}
+            }
+            let stats = pages.stats();
+            assert_eq!(stats.active_bytes, live.iter().map(|extent| extent.bytes()).sum::<usize>());
+            let all = stats.active_bytes + stats.dirty_bytes + stats.muzzy_bytes + stats.retained_bytes;
+            assert!(all >= total);
+            total = all;
+            if round % 64 == 0 {
+                pages.check();
+            }
+        }
+    }
+
     #[test]
     fn growing_and_shrinking_in_place() {
         let mut pages = Pages::new(9, true, 10_000, 0).expect("memory");
@@ -482,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn excess_is_taken_oldest_first_and_settles() {
+    fn excess_is_taken_longest_and_oldest_first_and_settles() {
         let mut pages = Pages::new(10, true, 0, 0).expect("memory");
         let extents: std::vec::Vec<_> =
             (0..8).map(|_| pages.alloc(64 * KIB, GRANULE, Fit::Tight).expect("pages")).collect();
@@ -511,7 +635,7 @@ mod tests {
         assert_eq!(pages.take_excess(Which::Dirty, 29 << 20, &mut busy), 1);
         let piece = busy.pop_front().expect("taken");
         assert_eq!((piece.bytes(), piece.end()), (4 << 20, end));
-        assert_eq!(pages.dirty.oldest().map(Extent::addr), Some(start));
+        assert_eq!(pages.dirty.coldest().map(Extent::addr), Some(start));
         assert_eq!(pages.stats().dirty_bytes, 28 << 20);
         pages.settle(piece, State::Retained, true);
         pages.check();

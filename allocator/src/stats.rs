@@ -81,7 +81,7 @@ pub fn snapshot() -> Snapshot {
 
 /// Refreshes the gauges of the profile table, at most every [`GAUGE_NS`]. Called at sample points.
 pub(crate) fn refresh_gauges() {
-    let now_ns = sys::clock_monotonic_ns();
+    let now_ns = sys::clock_recent_ns();
     let last_ns = GAUGES_AT.load(Ordering::Relaxed);
     // Relaxed: the exchange only picks one thread for the work.
     if now_ns.wrapping_sub(last_ns) >= GAUGE_NS

@@ -35,11 +35,13 @@ impl<T: HeapNode> Heap<T> {
     }
 
     /// True without nodes.
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.root.get().is_none()
     }
 
     /// The node with the smallest key.
+    #[cfg(test)]
     pub(crate) fn first(&self) -> Option<&'static T> {
         self.root.get()
     }

@@ -24,6 +24,7 @@ impl<T: ListNode> List<T> {
     }
 
     /// The oldest node.
+    #[cfg(test)]
     pub(crate) fn first(&self) -> Option<&'static T> {
         self.head.get()
     }
