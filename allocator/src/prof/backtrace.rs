@@ -1,12 +1,15 @@
-//! Walks the calling thread's stack into a fixed buffer, by unwind tables, with frame pointers where there are none.
-//! No allocation and no lock that the program or its libraries could hold.
+//! Walks the calling thread's stack by unwind tables, with frame pointers where there are none. No lock that the program
+//! or its libraries could hold, and no memory but for a trace that grows with the deepest stack.
 //!
 //! ```text
-//!  SLOTS: a few walkers, each a rule cache, a buffer of frames and one for /proc, behind a lock of its own
-//!  CURRENT ─► Snapshot (modules, unwinder)          replaced by `refresh`, read only while holding a slot
+//!  trace.rs ─ by remembered words, then by known rules ─┐
+//!     │ a place without a rule, or an opaque frame      └─► frames
+//!     ▼
+//!  WALKERS: a few, each an unwinder's cache, a stack and a buffer for /proc, behind a lock of its own
+//!  CURRENT ─► Snapshot (modules, unwinder)          replaced by `refresh`, read only while holding a walker
 //! ```
 //!
-//! I-WALK-1: a snapshot is freed only after every slot's lock was taken once since it was replaced, so no walk still
+//! I-WALK-1: a snapshot is freed only after every walker's lock was taken once since it was replaced, so no walk still
 //! reads it. I-WALK-2: stack memory is read only between the stack pointer and the end of the mapping that holds it,
 //! cut at the thread's own control block; a broken frame ends the walk.
 //!
@@ -27,6 +30,8 @@ use jeprobe_abi::abi::MAX_FRAMES;
 use super::maps;
 use super::modules::{self, Snapshot};
 use super::records::jeprobe_root;
+use super::rule::{self, Key, Kind, Registers, Rule, Seen, Step};
+use super::trace::{Rules, Trace, Walked};
 use crate::sync::mutex::{Guard, Mutex};
 use crate::sync::rank::Rank;
 use crate::sys;
@@ -51,8 +56,6 @@ struct Walker {
 
 struct Inner {
     cache: CacheNative<MustNotAllocateDuringUnwind>,
-    /// Shape [u64; 127], valid ..len, leaf first; unit avma.
-    frames: [u64; MAX_FRAMES],
     buf: [u8; maps::LINE_BYTES],
 }
 
@@ -64,6 +67,8 @@ static REFRESH: Mutex<u64> = Mutex::new(Rank::ProfModules, REFRESH_NS);
 /// Thread that holds `REFRESH` to read the modules: an allocation it makes meanwhile must not wait for itself.
 static REFRESHER: AtomicU32 = AtomicU32::new(0);
 static NEXT_REFRESH_NS: AtomicU64 = AtomicU64::new(0);
+/// Number of the set of modules in `CURRENT`; the rules of other sets are not used.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// The stack that a thread was last seen on: addresses `low..high` are mapped as long as the thread runs there.
 #[derive(Clone, Copy, Debug)]
@@ -76,25 +81,15 @@ impl Stack {
     pub(crate) const UNKNOWN: Stack = Stack { low: 0, high: 0 };
 }
 
-/// Registers at the place of a walk's beginning.
-#[derive(Clone, Copy)]
-struct Registers {
-    pc: u64,
-    sp: u64,
-    fp: u64,
-}
-
-impl Registers {
-    #[inline]
-    fn here() -> Registers {
-        let (pc, sp, fp): (u64, u64, u64);
-        // SAFETY: reads registers only.
-        unsafe {
-            asm!("lea {0}, [rip]", "mov {1}, rsp", "mov {2}, rbp", out(reg) pc, out(reg) sp, out(reg) fp,
-                 options(nomem, nostack, preserves_flags));
-        }
-        Registers { pc, sp, fp }
+#[inline(always)]
+fn here() -> Registers {
+    let (pc, sp, bp): (u64, u64, u64);
+    // SAFETY: reads registers only.
+    unsafe {
+        asm!("lea {0}, [rip]", "mov {1}, rsp", "mov {2}, rbp", out(reg) pc, out(reg) sp, out(reg) bp,
+             options(nomem, nostack, preserves_flags));
     }
+    Registers { pc, sp, bp }
 }
 
 /// The program's own registers as they are right after its call into the allocator.
@@ -105,21 +100,35 @@ pub(crate) struct Caller {
     pub(crate) bp: u64,
 }
 
-/// What a walk found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Walked {
-    depth: usize,
-    truncated: bool,
-    /// The modules may have changed.
-    doubtful: bool,
+/// The part of a thread's stack that may be read: from the stack pointer to the end.
+#[derive(Clone, Copy)]
+struct StackWords {
+    sp: u64,
+    /// Words begin below `sp` + this.
+    span: u64,
 }
 
-/// Walks the stack and hands its frames to `act`, leaf first, without the allocator's own frames when it is a library of
-/// its own. All are return addresses, but the leaf, which is the last byte of the call. The flag says that the walk
-/// ended before the outermost frame. `None` without a walker.
+impl StackWords {
+    fn new(sp: u64, high: u64) -> StackWords {
+        StackWords { sp, span: high.saturating_sub(sp).saturating_sub(7) }
+    }
+
+    #[inline(always)]
+    fn read(self, addr: u64) -> Option<u64> {
+        if addr.wrapping_sub(self.sp) >= self.span {
+            return None;
+        }
+        let place = core::ptr::with_exposed_provenance::<u64>(addr as usize);
+        // SAFETY: I-WALK-2: between the stack pointer and the end of the thread's own stack.
+        Some(unsafe { place.read_unaligned() })
+    }
+}
+
+/// Walks the stack; the frames are in `trace`, leaf first, without the allocator's own when it is a library of its own.
+/// `None` when no stack can be walked.
 #[inline(never)]
-pub(crate) fn with_stack<R>(stack: &mut Stack, now_ns: u64, act: impl FnOnce(&[u64], bool) -> R) -> Option<R> {
-    let registers = Registers::here();
+pub(crate) fn walk(trace: &mut Trace, stack: &mut Stack, now_ns: u64) -> Option<Walked> {
+    let first = here();
     let max = (jeprobe_root.max_frames.load(Ordering::Relaxed) as usize).clamp(1, MAX_FRAMES);
     if CURRENT.load(Ordering::Relaxed).is_null() {
         // Without a snapshot there is no stack at all: worth waiting for.
@@ -127,29 +136,84 @@ pub(crate) fn with_stack<R>(stack: &mut Stack, now_ns: u64, act: impl FnOnce(&[u
     } else if now_ns >= NEXT_REFRESH_NS.load(Ordering::Relaxed).saturating_add(ROUTINE_NS) {
         refresh(false);
     }
-    let mut slot = take_walker()?;
-    let mut walked = slot.as_mut().map(|walker| walker.walk(stack, registers, max))?;
-    if walked.doubtful && now_ns >= NEXT_REFRESH_NS.load(Ordering::Relaxed) {
-        drop(slot);
-        refresh(false);
-        slot = take_walker()?;
-        walked = slot.as_mut().map(|walker| walker.walk(stack, registers, max))?;
+    if !(stack.low..stack.high).contains(&first.sp) {
+        take_walker()?.as_mut()?.find_stack(stack, first.sp);
     }
-    let frames = slot.as_ref().and_then(|walker| walker.inner.frames.get(..walked.depth))?;
-    Some(act(frames, walked.truncated))
+    let words = StackWords::new(first.sp, stack.high);
+    let generation = generation()?;
+    let mut walked = trace.walk(first, stack.high, generation, max, |addr| words.read(addr), &mut Tables { words });
+    if walked.doubtful && now_ns >= NEXT_REFRESH_NS.load(Ordering::Relaxed) {
+        refresh(false);
+        let newer = self::generation()?;
+        if newer != generation {
+            walked = trace.walk(first, stack.high, newer, max, |addr| words.read(addr), &mut Tables { words });
+        }
+    }
+    #[cfg(debug_assertions)]
+    compare(trace, walked, first, words, max);
+    Some(walked)
+}
+
+/// The generation of the modules; `None` while there are none.
+fn generation() -> Option<u64> {
+    // Acquire: pairs with the Release in `refresh`: the modules of this generation, or later ones, are in `CURRENT`.
+    Some(GENERATION.load(Ordering::Acquire)).filter(|generation| *generation != 0)
 }
 
 /// Walks out of the allocator and no further. `None` without a walker, when the walk fails, and when the allocator is not
 /// a library of its own.
 #[inline(never)]
 pub(crate) fn caller(stack: &mut Stack) -> Option<Caller> {
-    let registers = Registers::here();
+    let first = here();
     // The allocator's own code does not move: a snapshot that knows it never grows too old for this.
     if CURRENT.load(Ordering::Relaxed).is_null() {
         refresh(true);
     }
-    let mut slot = take_walker()?;
-    slot.as_mut().and_then(|walker| walker.walk_out(stack, registers))
+    if !own_text().contains(&first.pc) {
+        return None;
+    }
+    if !(stack.low..stack.high).contains(&first.sp) {
+        take_walker()?.as_mut()?.find_stack(stack, first.sp);
+    }
+    let words = StackWords::new(first.sp, stack.high);
+    let generation = generation()?;
+    let mut tables = Tables { words };
+    let (mut at, mut key) = (first, Key::first(first.pc));
+    for _ in 0..MAX_FRAMES {
+        let rule = rule::known(key, generation).or_else(|| tables.find(key))?;
+        if !rule.is_own() {
+            return Some(Caller { ip: at.pc, bp: at.bp });
+        }
+        let step = if rule.kind() == Kind::Opaque {
+            tables.step(at, key.is_first())
+        } else {
+            rule.step(at, |a| words.read(a))
+        };
+        let Step::Caller(caller) = step else { return None };
+        at = caller;
+        key = Key::caller(at.pc);
+    }
+    None
+}
+
+/// The unwinder as the source of rules.
+struct Tables {
+    words: StackWords,
+}
+
+impl Rules for Tables {
+    #[cold]
+    fn find(&mut self, key: Key) -> Option<Rule> {
+        take_walker()?.as_mut()?.find_rule(key)
+    }
+
+    #[cold]
+    fn step(&mut self, registers: Registers, first: bool) -> Step {
+        let mut walker = take_walker();
+        let step =
+            walker.as_mut().and_then(|slot| slot.as_mut()).map(|walker| walker.step(registers, first, self.words));
+        step.unwrap_or(Step::Broken)
+    }
 }
 
 /// A walker of which this thread is the only user, made now if none is free.
@@ -178,7 +242,7 @@ fn take_walker() -> Option<Guard<'static, Option<Box<Walker>>>> {
 
 /// Needs more stack than a small thread has: the parts are built there before they move to their place.
 fn new_walker() -> Option<Box<Walker>> {
-    let inner = Inner { cache: CacheNative::new_in(), frames: [0; MAX_FRAMES], buf: [0; maps::LINE_BYTES] };
+    let inner = Inner { cache: CacheNative::new_in(), buf: [0; maps::LINE_BYTES] };
     Some(Box::new(Walker { stack: LargeStack::new()?, inner }))
 }
 
@@ -227,105 +291,107 @@ fn find_stack(stack: &mut Stack, sp: u64, buf: &mut [u8]) {
 }
 
 impl Walker {
-    fn walk(&mut self, stack: &mut Stack, registers: Registers, max: usize) -> Walked {
-        let inner = &mut self.inner;
-        self.stack.run(|| inner.walk(stack, registers, max))
+    fn find_stack(&mut self, stack: &mut Stack, sp: u64) {
+        let buf = &mut self.inner.buf;
+        self.stack.run(|| find_stack(stack, sp, buf));
     }
 
-    fn walk_out(&mut self, stack: &mut Stack, registers: Registers) -> Option<Caller> {
+    fn find_rule(&mut self, key: Key) -> Option<Rule> {
         let inner = &mut self.inner;
-        self.stack.run(|| inner.walk_out(stack, registers))
+        self.stack.run(|| inner.find_rule(key))
+    }
+
+    fn step(&mut self, registers: Registers, first: bool, words: StackWords) -> Step {
+        let inner = &mut self.inner;
+        self.stack.run(|| inner.step(registers, first, |addr| words.read(addr)))
     }
 }
 
+/// The snapshot in force. Caller holds a walker.
+fn snapshot(_walker: &Inner) -> Option<&Snapshot> {
+    // SAFETY: I-WALK-1: the caller holds a walker since before the load, so the snapshot is not freed before it lets go
+    // of it.
+    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+}
+
 impl Inner {
-    /// Reads the stack from `sp`, which is on it, to its end.
-    fn reader(&mut self, stack: &mut Stack, sp: u64) -> impl FnMut(u64) -> Result<u64, ()> + use<> {
-        if !(stack.low..stack.high).contains(&sp) {
-            find_stack(stack, sp, &mut self.buf);
-        }
-        let high = stack.high;
-        move |addr| {
-            if addr >= sp && addr.checked_add(8).is_some_and(|end| end <= high) {
-                let place = core::ptr::with_exposed_provenance::<u64>(addr as usize);
-                // SAFETY: I-WALK-2: between the stack pointer and the end of the thread's own stack.
-                Ok(unsafe { place.read_unaligned() })
-            } else {
-                Err(())
-            }
-        }
-    }
-
-    fn walk_out(&mut self, stack: &mut Stack, registers: Registers) -> Option<Caller> {
-        let mut read = self.reader(stack, registers.sp);
-        let current = CURRENT.load(Ordering::Acquire);
-        // SAFETY: I-WALK-1: this thread holds a slot since before the load.
-        let snapshot = unsafe { current.as_ref() }?;
-        let own = own_text();
-        if !own.contains(&registers.pc) {
-            return None;
-        }
-        let mut regs = UnwindRegsNative::new(registers.pc, registers.sp, registers.fp);
-        let mut address = FrameAddress::InstructionPointer(registers.pc);
-        for _ in 0..MAX_FRAMES {
-            let ip = snapshot.unwinder.unwind_frame(address, &mut regs, &mut self.cache, &mut read).ok().flatten()?;
-            if !own.contains(&ip) {
-                return Some(Caller { ip, bp: regs.bp() });
-            }
-            address = FrameAddress::from_return_address(ip)?;
-        }
-        None
-    }
-
-    fn walk(&mut self, stack: &mut Stack, registers: Registers, max: usize) -> Walked {
-        let mut read = self.reader(stack, registers.sp);
-        let current = CURRENT.load(Ordering::Acquire);
-        // SAFETY: I-WALK-1: this thread holds a slot since before the load, so the snapshot is not freed before it
-        // lets go of it.
-        let Some(snapshot) = (unsafe { current.as_ref() }) else {
-            return Walked { depth: 0, truncated: true, doubtful: true };
+    fn find_rule(&mut self, key: Key) -> Option<Rule> {
+        let pc = key.pc();
+        let (generation, doubtful) = {
+            let snapshot = snapshot(self)?;
+            // A walk by frame pointers looks whole even where it is not.
+            (snapshot.generation, snapshot.find(key.place()).is_none_or(|module| !module.has_tables()))
         };
-        let own = own_text();
-        let regs = UnwindRegsNative::new(registers.pc, registers.sp, registers.fp);
-        let mut iter = snapshot.unwinder.iter_frames(registers.pc, regs, &mut self.cache, &mut read);
-        let mut walked = Walked { depth: 0, truncated: false, doubtful: false };
-        let mut inside = 0..0;
-        // The first item is the program counter of this function.
-        let _ = iter.next();
-        loop {
-            let pc = match iter.next() {
-                Ok(None) => break,
-                Ok(Some(frame)) => frame.address(),
-                Err(_) => {
-                    walked.truncated = true;
-                    walked.doubtful = true;
-                    break;
-                }
-            };
-            if !inside.contains(&(pc - 1)) {
-                match snapshot.find(pc - 1) {
-                    Some(module) => {
-                        inside = module.range.clone();
-                        // A walk by frame pointers looks whole even where it is not.
-                        walked.doubtful |= !module.has_tables();
-                    }
-                    None => walked.doubtful = true,
-                }
+        let rule = rule::derive(|sp, bp| {
+            let mut reads = 0;
+            let outcome = self.step(Registers { pc, sp, bp }, key.is_first(), |addr| {
+                reads += 1;
+                Some(rule::pretended_word(addr))
+            });
+            Seen { outcome, reads }
+        });
+        let rule = rule.marked(own_text().contains(&pc), doubtful);
+        rule::learn(key, generation, rule);
+        Some(rule)
+    }
+
+    /// One frame by the unwinder.
+    fn step(&mut self, at: Registers, first: bool, mut read: impl FnMut(u64) -> Option<u64>) -> Step {
+        // SAFETY: I-WALK-1: as in `snapshot`; the reference does not outlive this call, during which the walker is held.
+        let Some(snapshot) = (unsafe { CURRENT.load(Ordering::Acquire).as_ref() }) else { return Step::Broken };
+        let address = if first {
+            FrameAddress::from_instruction_pointer(at.pc)
+        } else {
+            match FrameAddress::from_return_address(at.pc) {
+                Some(address) => address,
+                None => return Step::Broken,
             }
-            if walked.depth == 0 && own.contains(&pc) {
-                // Still on the way out of the allocator.
+        };
+        let mut regs = UnwindRegsNative::new(at.pc, at.sp, at.bp);
+        let mut read = |addr| read(addr).ok_or(());
+        match snapshot.unwinder.unwind_frame(address, &mut regs, &mut self.cache, &mut read) {
+            Ok(Some(0)) | Err(_) => Step::Broken,
+            Ok(Some(pc)) => Step::Caller(Registers { pc, sp: regs.sp(), bp: regs.bp() }),
+            Ok(None) => Step::End,
+        }
+    }
+}
+
+/// Walks the stack a second time, by the unwinder alone, and compares.
+#[cfg(debug_assertions)]
+fn compare(trace: &Trace, found: Walked, first: Registers, words: StackWords, max: usize) {
+    let before = generation();
+    let Some(mut slot) = take_walker() else { return };
+    let Some(Walker { stack, inner }) = slot.as_deref_mut() else { return };
+    let by_tables = stack.run(|| inner.walk(first, words, max));
+    if generation() == before && trace.is_of(before) {
+        let kept: alloc::vec::Vec<u64> = trace.frames(found).collect();
+        assert_eq!((kept, found.truncated), by_tables, "remembered walk against one by tables");
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Inner {
+    /// The frames as `Trace::frames` gives them, and whether there would have been more.
+    fn walk(&mut self, first: Registers, words: StackWords, max: usize) -> (alloc::vec::Vec<u64>, bool) {
+        let own = own_text();
+        let (mut at, mut key) = (first, Key::first(first.pc));
+        let mut frames = alloc::vec::Vec::new();
+        loop {
+            match self.step(at, key.is_first(), |addr| words.read(addr)) {
+                Step::Caller(caller) => at = caller,
+                Step::End => return (frames, false),
+                Step::Broken => return (frames, true),
+            }
+            key = Key::caller(at.pc);
+            if frames.is_empty() && own.contains(&at.pc) {
                 continue;
             }
-            let Some(place) = self.frames.get_mut(walked.depth).filter(|_| walked.depth < max) else {
-                walked.truncated = true;
-                break;
-            };
-            // Readers of heap files take the leaf as it is and one off all others: the leaf is named by the last byte
-            // of its call, not by the byte behind it, which may belong to the next line or function.
-            *place = if walked.depth == 0 { pc - 1 } else { pc };
-            walked.depth += 1;
+            if frames.len() == max {
+                return (frames, true);
+            }
+            frames.push(if frames.is_empty() { at.pc - 1 } else { at.pc });
         }
-        walked
     }
 }
 
@@ -350,13 +416,16 @@ pub(crate) fn refresh(wait: bool) {
         Some(new) => {
             *pause = REFRESH_NS;
             set_own_text(&new);
-            // Release: pairs with the Acquire in `walk`.
+            let generation = new.generation;
+            // Release: pairs with the Acquire in `snapshot`.
             CURRENT.store(Box::into_raw(Box::new(new)), Ordering::Release);
+            // Release: pairs with the Acquire in `generation`.
+            GENERATION.store(generation, Ordering::Release);
             if !old.is_null() {
                 for slot in &WALKERS {
                     drop(slot.lock());
                 }
-                // SAFETY: I-WALK-1: made by `Box::into_raw` below, replaced above, and every slot was free once since.
+                // SAFETY: I-WALK-1: made by `Box::into_raw` above, replaced above, and every slot was free once since.
                 drop(unsafe { Box::from_raw(old) });
             }
         }
@@ -428,11 +497,10 @@ mod tests {
     fn level(n: u32, out: &mut std::vec::Vec<u64>) -> u32 {
         if n == 0 {
             let mut stack = Stack::UNKNOWN;
-            *out = with_stack(&mut stack, sys::clock_monotonic_ns(), |frames, truncated| {
-                assert!(!truncated);
-                frames.to_vec()
-            })
-            .expect("a walker");
+            let mut trace = Trace::new().expect("memory");
+            let walked = walk(&mut trace, &mut stack, sys::clock_monotonic_ns()).expect("a walker");
+            assert!(!walked.truncated);
+            *out = trace.frames(walked).collect();
             return 1;
         }
         // The addition keeps this from being a tail call.

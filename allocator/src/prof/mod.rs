@@ -10,8 +10,10 @@ mod maps;
 mod modules;
 mod recorder;
 mod records;
+mod rule;
 mod sampler;
 mod table;
+mod trace;
 
 pub use self::dump::DumpError;
 pub use self::recorder::{

@@ -34,6 +34,8 @@ const MAX_COPY_BYTES: u64 = 64 << 20;
 pub(crate) struct Snapshot {
     pub(crate) unwinder: UnwinderNative<Section, MustNotAllocateDuringUnwind>,
     pub(crate) modules: Vec<ModuleInfo>,
+    /// Number of this set of modules, from 1.
+    pub(crate) generation: u64,
 }
 
 /// One executable mapping.
@@ -110,7 +112,8 @@ pub(crate) fn read(last: Option<&Snapshot>) -> Option<Snapshot> {
     for module in modules.iter().filter_map(|module| module.unwind.as_ref()) {
         unwinder.add_module(module.clone());
     }
-    Some(Snapshot { unwinder, modules })
+    let generation = last.map_or(0, |last| last.generation) + 1;
+    Some(Snapshot { unwinder, modules, generation })
 }
 
 impl ModuleInfo {

@@ -23,7 +23,10 @@
 //! Any thread may call this in any order; `ThreadProf` belongs to its thread.
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 use crate::prim::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use alloc::boxed::Box;
 use core::cell::Cell;
 use core::ffi::CStr;
 
@@ -36,7 +39,8 @@ use super::backtrace::{self, Caller, Stack};
 use super::dump::{self, DumpError, Kind};
 use super::records::{ContextCell, Ptr, ThreadCell, jeprobe_root};
 use super::sampler::Sampler;
-use super::table::{self, Sample};
+use super::table::{self, Frames, Sample};
+use super::trace::Trace;
 use super::{exit, hooks};
 use crate::conf::{self, Options};
 use crate::sys;
@@ -57,6 +61,9 @@ pub struct ThreadProf {
     sampler: Cell<Sampler>,
     record: Cell<Option<Ptr<ThreadCell>>>,
     stack: Cell<Stack>,
+    trace: Cell<Option<Box<Trace>>>,
+    /// The record of the stack that `trace` holds.
+    context: Cell<Option<Ptr<ContextCell>>>,
     /// Log2 of the mean distance by which the current one was drawn.
     drawn_lg: Cell<u32>,
     /// Bytes allocated by the thread when it last reached a sample point.
@@ -82,6 +89,8 @@ impl ThreadProf {
         sampler: Cell::new(Sampler::seeded(0)),
         record: Cell::new(None),
         stack: Cell::new(Stack::UNKNOWN),
+        trace: Cell::new(None),
+        context: Cell::new(None),
         drawn_lg: Cell::new(0),
         counted_bytes: Cell::new(0),
         depth: Cell::new(0),
@@ -195,7 +204,7 @@ pub fn sample(
         usable_bytes: usable as u64,
         requested_bytes: requested as u64,
         weight_bytes,
-        time_ns: sys::clock_monotonic_ns(),
+        time_ns: sys::clock_recent_ns(),
     };
     let mut marked = false;
     if active || wanted {
@@ -222,11 +231,7 @@ pub fn sample(
 fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> bool {
     let root = &jeprobe_root;
     let unwind = active || hooks::context_wanted();
-    let context = if unwind {
-        stack_context(thread, sample.time_ns)
-    } else {
-        table::context(&[], false).map(|(context, _)| context)
-    };
+    let context = if unwind { stack_context(thread, sample.time_ns) } else { table::no_context(false) };
     let recorded = match (thread.record(), context) {
         (Some(record), Some(context)) => table::record(record, context, sample),
         _ => false,
@@ -257,23 +262,38 @@ fn caller(thread: &ThreadProf) -> Option<Caller> {
 
 /// The context of the calling stack; that of no stack when there is none.
 fn stack_context(thread: &ThreadProf, now_ns: u64) -> Option<Ptr<ContextCell>> {
-    let root = &jeprobe_root;
-    let mut stack = thread.stack.get();
-    let found = backtrace::with_stack(&mut stack, now_ns, |frames, truncated| {
-        if truncated && !frames.is_empty() {
-            root.drop_one(Reason::TruncatedStack);
-        }
-        if frames.is_empty() { None } else { table::context(frames, truncated) }
+    let found = thread.trace.take().or_else(Trace::new).and_then(|mut trace| {
+        let found = walked_context(thread, &mut trace, now_ns);
+        thread.trace.set(Some(trace));
+        found
     });
-    thread.stack.set(stack);
-    let Some((context, new)) = found.flatten() else {
-        root.drop_one(Reason::NoStack);
-        return table::context(&[], true).map(|(context, _)| context);
+    let Some((context, new)) = found else {
+        jeprobe_root.drop_one(Reason::NoStack);
+        return table::no_context(true);
     };
     if new && hooks::context_wanted() {
         hooks::jeprobe_hook_context(context.addr(), context.depth.into());
     }
     Some(context)
+}
+
+fn walked_context(thread: &ThreadProf, trace: &mut Trace, now_ns: u64) -> Option<(Ptr<ContextCell>, bool)> {
+    let mut stack = thread.stack.get();
+    let walked = backtrace::walk(trace, &mut stack, now_ns);
+    thread.stack.set(stack);
+    let walked = walked.filter(|walked| walked.depth != 0)?;
+    if walked.truncated {
+        jeprobe_root.drop_one(Reason::TruncatedStack);
+    }
+    if walked.same
+        && let Some(context) = thread.context.get()
+    {
+        return Some((context, false));
+    }
+    let frames = Frames { depth: walked.depth, hash: walked.hash, leaf_first: trace.frames(walked) };
+    let found = table::context(&frames, walked.truncated);
+    thread.context.set(found.map(|(context, _)| context));
+    found
 }
 
 /// A block whose page says that it may hold sampled objects is freed; true when it was one. About 45 instructions for

@@ -377,10 +377,17 @@ impl Appender {
         Appender { kind, segment: None, next_bytes: first_bytes, taken_bytes: 0 }
     }
 
-    /// Appends `record`, followed by the words of `tail`; `None` without memory. Other appenders may share `head`.
-    pub(crate) fn append<T>(&mut self, head: &AtomicPtr<SegmentCell>, record: T, tail: &[u64]) -> Option<Ptr<T>> {
+    /// Appends `record`, followed by `words` words, the first of `tail` (0 where it has fewer); `None` without memory.
+    /// Other appenders may share `head`.
+    pub(crate) fn append<T>(
+        &mut self,
+        head: &AtomicPtr<SegmentCell>,
+        record: T,
+        words: usize,
+        tail: impl Iterator<Item = u64>,
+    ) -> Option<Ptr<T>> {
         const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
-        let bytes = size_of::<T>() + size_of_val(tail);
+        let bytes = size_of::<T>() + words * 8;
         let segment = match self.segment {
             Some(segment) if room(segment) >= bytes => segment,
             _ => self.grow(head, bytes)?,
@@ -394,9 +401,13 @@ impl Appender {
         // SAFETY: unpublished memory of the right size and alignment, see above.
         unsafe { place.write(record) };
         // SAFETY: as above; the tail follows the record.
-        let words = unsafe { place.add(1) }.cast::<u64>();
-        // SAFETY: the tail's bytes fit and overlap nothing that is published.
-        unsafe { words.copy_from_nonoverlapping(NonNull::from(tail).cast(), tail.len()) };
+        let mut word = unsafe { place.add(1) }.cast::<u64>();
+        for value in tail.chain(core::iter::repeat(0)).take(words) {
+            // SAFETY: one of the `words` words behind the record, which nobody else reaches before they are published.
+            unsafe { word.write(value) };
+            // SAFETY: at most one past the last of these words.
+            word = unsafe { word.add(1) };
+        }
         // Release: pairs with the Acquire of a reader in this process; one outside reads this word first.
         header.used_bytes.store(used + bytes as u64, Ordering::Release);
         Some(Ptr(place))

@@ -92,7 +92,7 @@ pub(crate) fn new_thread(tid: u32) -> Option<Ptr<ThreadCell>> {
             deallocated_bytes: AtomicU64::new(0),
             live: AtomicU64::new(0),
         };
-        let record = threads.records.append(&jeprobe_root.threads, record, &[])?;
+        let record = threads.records.append(&jeprobe_root.threads, record, 0, core::iter::empty())?;
         threads.first = Some(alloc_value(ThreadNode { record, next: threads.first })?);
         record
     };
@@ -127,36 +127,59 @@ pub(crate) fn keep_only_thread(forker: u32, tid: u32) {
     }
 }
 
+/// A stack to look up.
+#[derive(Clone)]
+pub(crate) struct Frames<I> {
+    pub(crate) depth: usize,
+    /// The same for the same frames.
+    pub(crate) hash: u64,
+    /// `depth` frames, leaf first, unit avma.
+    pub(crate) leaf_first: I,
+}
+
 /// The record of a stack, and whether it is new. `None` without memory or beyond the limit.
-pub(crate) fn context(frames: &[u64], truncated: bool) -> Option<(Ptr<ContextCell>, bool)> {
-    let hash = hash_frames(frames);
-    let find = || CONTEXT_INDEX.find(hash, |context| context.hash == hash && context.frames() == frames);
-    if let Some(context) = find() {
+pub(crate) fn context(
+    stack: &Frames<impl Iterator<Item = u64> + Clone>,
+    truncated: bool,
+) -> Option<(Ptr<ContextCell>, bool)> {
+    let Frames { depth, hash, .. } = *stack;
+    let is_this = |context: &Ptr<ContextCell>| {
+        context.hash == hash
+            && context.depth as usize == depth
+            && context.frames().iter().zip(stack.leaf_first.clone()).all(|(known, frame)| *known == frame)
+    };
+    if let Some(context) = CONTEXT_INDEX.find(hash, is_this) {
         return Some((context, false));
     }
     let mut contexts = CONTEXTS.lock();
-    if let Some(context) = find() {
+    if let Some(context) = CONTEXT_INDEX.find(hash, is_this) {
         return Some((context, false));
     }
-    if contexts.records.taken_bytes > MAX_CONTEXT_BYTES && !frames.is_empty() {
+    if contexts.records.taken_bytes > MAX_CONTEXT_BYTES && depth != 0 {
         return None;
     }
     let record = ContextCell {
         hash,
         next: 0,
         tctxs: Link::none(),
-        depth: frames.len() as u32,
+        depth: depth as u32,
         flags: if truncated { CONTEXT_TRUNCATED } else { 0 },
         current: CountsCell::new(),
         cumulative: CountsCell::new(),
     };
-    let context = contexts.records.append(&jeprobe_root.contexts, record, frames)?;
+    let context = contexts.records.append(&jeprobe_root.contexts, record, depth, stack.leaf_first.clone())?;
     let count = contexts.count;
     if !CONTEXT_INDEX.insert_locked(hash, context, count, |context| context.hash) {
         return None;
     }
     contexts.count += 1;
     Some((context, true))
+}
+
+/// The record of samples without a stack.
+pub(crate) fn no_context(truncated: bool) -> Option<Ptr<ContextCell>> {
+    let none = Frames { depth: 0, hash: hash_frames(&[]), leaf_first: core::iter::empty() };
+    context(&none, truncated).map(|(context, _)| context)
 }
 
 fn tctx_hash(context: usize, thread: usize) -> u64 {
@@ -186,7 +209,7 @@ fn tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option<Ptr<TctxCe
     record.context.set(Some(context));
     record.thread.set(Some(thread));
     record.next.set(context.tctxs.get());
-    let made = tctxs.records.append(&jeprobe_root.tctxs, record, &[])?;
+    let made = tctxs.records.append(&jeprobe_root.tctxs, record, 0, core::iter::empty())?;
     let count = tctxs.count;
     let hash_of =
         |t: Ptr<TctxCell>| tctx_hash(t.context.get().map_or(0, Ptr::addr), t.thread.get().map_or(0, Ptr::addr));
@@ -484,7 +507,7 @@ impl ShardState {
             state: AtomicU32::new(LIVE_FREE),
             epoch: AtomicU32::new(0),
         };
-        self.records.append(&jeprobe_root.lives, blank, &[])
+        self.records.append(&jeprobe_root.lives, blank, 0, core::iter::empty())
     }
 
     fn recycle(&mut self, live: Ptr<LiveCell>) {
@@ -553,6 +576,13 @@ mod tests {
         }
     }
 
+    fn stack(frames: &[u64], truncated: bool) -> Option<(Ptr<ContextCell>, bool)> {
+        context(
+            &Frames { depth: frames.len(), hash: hash_frames(frames), leaf_first: frames.iter().copied() },
+            truncated,
+        )
+    }
+
     /// `process_vm_readv` on the own process: the way of a reader outside.
     struct Kernel;
 
@@ -608,10 +638,10 @@ mod tests {
         let mut bytes = 0;
         for i in 0..3000_usize {
             let depth = 1 + i % 40;
-            let (stack, new) = context(&frames[..depth], depth == 40).expect("memory");
+            let (context, new) = stack(&frames[..depth], depth == 40).expect("memory");
             assert!(!new || i < 40);
-            assert_eq!(stack.frames(), &frames[..depth]);
-            assert!(record(thread, stack, &sample(0x5000_0000 + 16 * i, 16 + i as u64)));
+            assert_eq!(context.frames(), &frames[..depth]);
+            assert!(record(thread, context, &sample(0x5000_0000 + 16 * i, 16 + i as u64)));
             bytes += 16 + i as u64;
         }
         assert_eq!(live_count(), 3000);
@@ -635,9 +665,9 @@ mod tests {
     fn a_second_sample_of_an_address_replaces_the_first() {
         let _turn = turn();
         let thread = new_thread(1).expect("memory");
-        let (stack, _) = context(&[1, 2, 3], false).expect("memory");
-        assert!(record(thread, stack, &sample(0x7000, 64)));
-        assert!(record(thread, stack, &sample(0x7000, 128)));
+        let (context, _) = stack(&[1, 2, 3], false).expect("memory");
+        assert!(record(thread, context, &sample(0x7000, 64)));
+        assert!(record(thread, context, &sample(0x7000, 128)));
         assert_eq!(totals(&OwnMemory).2, (1, 128));
         assert_eq!(totals(&OwnMemory).0.bytes, 128);
     }
@@ -647,15 +677,15 @@ mod tests {
         let _turn = turn();
         jeprobe_root.opt_accum.store(1, Ordering::Relaxed);
         let thread = new_thread(1).expect("memory");
-        let (stack, _) = context(&[9, 9], false).expect("memory");
+        let (context, _) = stack(&[9, 9], false).expect("memory");
         for i in 0..500 {
-            assert!(record(thread, stack, &sample(0x9000 + 16 * i, 32)));
+            assert!(record(thread, context, &sample(0x9000 + 16 * i, 32)));
         }
-        assert_eq!(stack.cumulative.objects.load(Ordering::Relaxed), 500);
+        assert_eq!(context.cumulative.objects.load(Ordering::Relaxed), 500);
         clear();
         jeprobe_root.opt_accum.store(0, Ordering::Relaxed);
         assert_eq!(totals(&OwnMemory).0, Counts::default());
-        assert_eq!(stack.cumulative.objects.load(Ordering::Relaxed), 0);
+        assert_eq!(context.cumulative.objects.load(Ordering::Relaxed), 0);
         assert!(remove(0x9000).is_none());
         assert_eq!(totals(&OwnMemory).0, Counts::default());
     }
@@ -664,8 +694,8 @@ mod tests {
     fn records_of_ended_threads_are_used_again() {
         let _turn = turn();
         let thread = new_thread(1).expect("memory");
-        let (stack, _) = context(&[4], false).expect("memory");
-        assert!(record(thread, stack, &sample(0x8800, 32)));
+        let (context, _) = stack(&[4], false).expect("memory");
+        assert!(record(thread, context, &sample(0x8800, 32)));
         thread.alive.store(0, Ordering::Relaxed);
         // Its live sample keeps the record.
         let other = new_thread(2).expect("memory");
@@ -686,8 +716,8 @@ mod tests {
                 std::thread::spawn(move || {
                     let thread = new_thread(t as u32).expect("memory");
                     for i in 0..EACH {
-                        let (stack, _) = context(&[(i % 700) as u64 + 1, 7], false).expect("memory");
-                        assert!(record(thread, stack, &sample((t + 1) << 32 | i << 4, 48)));
+                        let (context, _) = stack(&[(i % 700) as u64 + 1, 7], false).expect("memory");
+                        assert!(record(thread, context, &sample((t + 1) << 32 | i << 4, 48)));
                         // Frees what its neighbour made, when that is there already, else its own.
                         let neighbour = ((t + 1) % 4 + 1) << 32 | i << 4;
                         if i % 3 == 0 && remove(neighbour).is_none() {

@@ -1,0 +1,587 @@
+//! A walk that remembers the last one.
+//!
+//! ```text
+//!  frames   root ─► … ─► leaf      the stack as the last walk found it: pc, sp, bp, rule of each frame
+//!  links    root ─► … ─► leaf      the words of the stack that led from each frame to its caller: place, value
+//!  fresh    leaf ─► …              frames of this walk that the last one did not have
+//! ```
+//!
+//! A walk goes out from the leaf by rules (`rule.rs`) until it stands where the last walk stood: same code, same stack
+//! pointer and, where the rest depends on it, same frame pointer. From there on it only reads the words again that led
+//! the last walk: the return addresses and those saved frame pointers that a later step uses. What a walk finds is a
+//! function of the registers, of these words and of the rules; so when all of them are the same, so is what it finds,
+//! however the words came there: deeper calls, coroutines and `longjmp` in between do not matter. At the first word
+//! that differs the walk goes on by rules from the frame that it is sure of.
+//!
+//! I-TRACE-1: rules are those of one generation of the modules; a trace of another is forgotten. I-TRACE-2: an
+//! `Opaque` frame is never taken over: its step may depend on words that are not remembered. I-TRACE-3: the outermost
+//! frame's step is always taken anew, as its end may be a word of the stack.
+//!
+//! So a match can only be stale as a rule can: code that took the place of other code, at the same address, within the
+//! second or two in which nobody looked at the mappings.
+//!
+//! Owner of a trace is one thread; it is taken out of the thread's state while a walk runs.
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use jeprobe_abi::abi::MAX_FRAMES;
+use jeprobe_abi::logic::{HASH_SEED, hash_end, hash_step};
+
+use super::rule::{self, Key, Kind, Registers, Rule, Step};
+
+/// Frames walked at most: those that are kept, and the allocator's own, of which there are less than twenty.
+const MAX_DEPTH: usize = MAX_FRAMES + 20;
+/// First room for frames; most stacks are less deep.
+const FIRST_ROOM: usize = 40;
+/// Generation of no modules.
+const NEVER: u64 = u64::MAX;
+
+/// Who knows the rules of code that has none yet.
+pub(crate) trait Rules {
+    /// The rule of a place in the code; `None` when it cannot be found now.
+    fn find(&mut self, key: Key) -> Option<Rule>;
+    /// Takes the step of an `Opaque` frame.
+    fn step(&mut self, registers: Registers, first: bool) -> Step;
+}
+
+#[derive(Clone, Copy)]
+struct Frame {
+    at: Registers,
+    rule: Rule,
+    /// Hash of the frames from the root to this one.
+    hash: u64,
+    /// Links that lead from this frame to the root: the first so many.
+    links: u32,
+    /// The rest of the walk depends on `at.bp`.
+    needs_bp: bool,
+    /// This frame or one nearer to the root is doubtful.
+    doubtful: bool,
+}
+
+/// A word of the stack that led a walk.
+#[derive(Clone, Copy)]
+struct Link {
+    slot: u64,
+    value: u64,
+}
+
+impl Link {
+    /// Never holds: the step may depend on words that are not remembered.
+    const NONE: Link = Link { slot: u64::MAX, value: 0 };
+}
+
+/// What one thread remembers of its last walk.
+pub(crate) struct Trace {
+    /// Root first.
+    frames: Vec<Frame>,
+    links: Vec<Link>,
+    fresh: Vec<Frame>,
+    generation: u64,
+    /// Result for `max` frames.
+    found: Walked,
+    max: usize,
+    /// How the outermost frame ended: `End` or `Broken`.
+    end: Step,
+    /// End of the stack that the frames are of.
+    high: u64,
+}
+
+/// What a walk found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Walked {
+    /// Frames to keep.
+    pub(crate) depth: usize,
+    /// Hash of these frames; the same for the same frames.
+    pub(crate) hash: u64,
+    /// The walk ended before the outermost frame.
+    pub(crate) truncated: bool,
+    /// The modules may have changed.
+    pub(crate) doubtful: bool,
+    /// The very frames of the walk before.
+    pub(crate) same: bool,
+}
+
+impl Trace {
+    /// `None` without memory.
+    pub(crate) fn new() -> Option<Box<Trace>> {
+        let mut trace = Trace {
+            frames: Vec::new(),
+            links: Vec::new(),
+            fresh: Vec::new(),
+            generation: NEVER,
+            found: Walked { depth: 0, hash: 0, truncated: true, doubtful: true, same: false },
+            max: 0,
+            end: Step::Broken,
+            high: 0,
+        };
+        trace.links.try_reserve_exact(FIRST_ROOM).ok()?;
+        trace.frames.try_reserve_exact(FIRST_ROOM).ok()?;
+        trace.fresh.try_reserve_exact(FIRST_ROOM).ok()?;
+        Some(Box::new(trace))
+    }
+
+    /// True when the frames were found by the rules of this generation.
+    #[cfg(debug_assertions)]
+    pub(crate) fn is_of(&self, generation: Option<u64>) -> bool {
+        generation == Some(self.generation)
+    }
+
+    /// Walks from `first` to the end of the stack at `high`, by the rules of `generation`. `read` gives words between
+    /// the stack pointer and `high`. At most `max` frames are kept, without the allocator's own at the leaf end.
+    pub(crate) fn walk(
+        &mut self,
+        first: Registers,
+        high: u64,
+        generation: u64,
+        max: usize,
+        read: impl Fn(u64) -> Option<u64>,
+        rules: &mut impl Rules,
+    ) -> Walked {
+        if self.generation != generation || self.high != high {
+            self.frames.clear();
+            self.generation = generation;
+            self.high = high;
+        }
+        let last = self.frames.len();
+        self.fresh.clear();
+        let mut at = first;
+        let mut key = Key::first(first.pc);
+        // Frames of the last walk that may still be met.
+        let mut left = last;
+        let kept = loop {
+            while let Some(frame) = self.frames.get(left.wrapping_sub(1))
+                && frame.at.sp < at.sp
+            {
+                left -= 1;
+            }
+            if let Some(frame) = self.frames.get(left.wrapping_sub(1))
+                && frame.at.sp == at.sp
+                && frame.at.pc == at.pc
+                && (frame.at.bp == at.bp || !frame.needs_bp)
+            {
+                let held = self.held(left - 1, &read);
+                if held == 0 && self.ends_as_before(&read) {
+                    break left;
+                }
+                for frame in self.frames.get(held + 1..left).unwrap_or(&[]).iter().rev() {
+                    // Frame pointers that no step needed were not compared: the remembered one may be old.
+                    let frame = Frame { at: Registers { bp: at.bp, ..frame.at }, ..*frame };
+                    if frame.rule.restores_bp() {
+                        at.bp = read(frame.rule.bp_slot(frame.at)).unwrap_or(0);
+                    }
+                    self.fresh.push(frame);
+                }
+                if held + 1 < left
+                    && let Some(frame) = self.frames.get(held)
+                {
+                    at = Registers { bp: at.bp, ..frame.at };
+                    key = Key::caller(at.pc);
+                }
+                left = held;
+            }
+            let Some(rule) = rule::known(key, generation).or_else(|| rules.find(key)) else {
+                self.end = Step::Broken;
+                break 0;
+            };
+            self.fresh.push(Frame { at, rule, hash: 0, links: 0, needs_bp: false, doubtful: false });
+            if self.fresh.len() == MAX_DEPTH {
+                // No end, but no doubt either. The root is not one: nothing can be taken over.
+                self.end = Step::End;
+                self.generation = NEVER;
+                break 0;
+            }
+            let step = if rule.kind() == Kind::Opaque { rules.step(at, key.is_first()) } else { rule.step(at, &read) };
+            match step {
+                Step::Caller(caller) => at = caller,
+                end => {
+                    self.end = end;
+                    break 0;
+                }
+            }
+            key = Key::caller(at.pc);
+        };
+        if kept == last && self.fresh.is_empty() && self.max == max {
+            self.found.same = true;
+            return self.found;
+        }
+        self.take_over(kept);
+        self.max = max;
+        self.found = self.result();
+        self.found
+    }
+
+    /// The outermost frame to which the words still lead that led the last walk from frame `top` outward.
+    #[inline]
+    fn held(&self, top: usize, read: &impl Fn(u64) -> Option<u64>) -> usize {
+        let count = self.frames.get(top).map_or(0, |frame| frame.links as usize);
+        let links = self.links.get(..count).unwrap_or(&[]);
+        let mut rest = links.iter();
+        while let Some(link) = rest.next_back() {
+            if read(link.slot) != Some(link.value) {
+                // The frame whose step that link is of.
+                let inside = self.frames.get(..=top).unwrap_or(&[]);
+                let caller = inside.iter().rposition(|frame| frame.links as usize <= rest.len());
+                return caller.map_or(0, |caller| caller + 1);
+            }
+        }
+        0
+    }
+
+    /// Takes the outermost frame's step again. Its frame pointer is the remembered one if the step needs it.
+    fn ends_as_before(&self, read: &impl Fn(u64) -> Option<u64>) -> bool {
+        self.frames
+            .first()
+            .is_some_and(|root| root.rule.kind() != Kind::Opaque && root.rule.step(root.at, read) == self.end)
+    }
+
+    /// Puts the fresh frames above the first `kept` of the last walk.
+    fn take_over(&mut self, kept: usize) {
+        self.frames.truncate(kept);
+        let mut caller = self.frames.last().copied();
+        self.links.truncate(caller.map_or(0, |caller| caller.links as usize));
+        while let Some(mut frame) = self.fresh.pop() {
+            let kind = frame.rule.kind();
+            let mut hash = HASH_SEED;
+            let mut rest_needs = false;
+            if let Some(caller) = caller {
+                hash = caller.hash;
+                rest_needs = caller.needs_bp;
+                frame.doubtful = caller.doubtful;
+                self.link(&frame, &caller);
+            }
+            frame.links = self.links.len() as u32;
+            frame.hash = hash_step(hash, frame.at.pc);
+            frame.needs_bp = match kind {
+                Kind::Pointer | Kind::PointerStrict | Kind::Opaque => true,
+                Kind::Stack => rest_needs && !frame.rule.restores_bp(),
+                Kind::End => false,
+            };
+            frame.doubtful |= frame.rule.is_doubtful();
+            self.frames.push(frame);
+            caller = Some(frame);
+        }
+    }
+
+    fn link(&mut self, frame: &Frame, caller: &Frame) {
+        let slot = frame.rule.bp_slot(frame.at);
+        // Below the frame nothing can be relied upon.
+        if frame.rule.kind() == Kind::Opaque || (frame.rule.restores_bp() && slot < frame.at.sp) {
+            self.links.push(Link::NONE);
+            return;
+        }
+        self.links.push(Link { slot: caller.at.sp.wrapping_sub(8), value: caller.at.pc });
+        if caller.needs_bp && frame.rule.restores_bp() {
+            self.links.push(Link { slot, value: caller.at.bp });
+        }
+    }
+
+    /// The number of frames without the allocator's own at the leaf end.
+    fn outer(&self) -> usize {
+        // The first frame is the place of the walk itself.
+        let callers = self.frames.len().saturating_sub(1);
+        let own =
+            self.frames.get(..callers).unwrap_or(&[]).iter().rev().take_while(|frame| frame.rule.is_own()).count();
+        callers - own
+    }
+
+    fn result(&self) -> Walked {
+        let outer = self.outer();
+        let depth = outer.min(self.max);
+        let doubtful = self.end == Step::Broken || self.frames.last().is_some_and(|frame| frame.doubtful);
+        let leaf = |frame: &Frame| frame.at.pc.wrapping_sub(1);
+        let hash = match self.frames.get(outer - depth..outer) {
+            Some([below @ .., top]) if outer == depth => {
+                hash_step(below.last().map_or(HASH_SEED, |frame| frame.hash), leaf(top))
+            }
+            Some([below @ .., top]) => {
+                hash_step(below.iter().fold(HASH_SEED, |hash, frame| hash_step(hash, frame.at.pc)), leaf(top))
+            }
+            _ => HASH_SEED,
+        };
+        let truncated = self.end == Step::Broken || depth < outer;
+        Walked { depth, hash: hash_end(hash), truncated, doubtful, same: false }
+    }
+
+    /// The frames of the last walk, leaf first: return addresses, but the leaf, which is the last byte of its call.
+    pub(crate) fn frames(&self, walked: Walked) -> impl Iterator<Item = u64> + Clone {
+        let outer = self.outer();
+        let kept = self.frames.get(outer - walked.depth.min(outer)..outer).unwrap_or(&[]);
+        // Readers of heap files take the leaf as it is and one off all others: the leaf is named by the last byte of
+        // its call, not by the byte behind it, which may belong to the next line or function.
+        kept.iter()
+            .rev()
+            .zip(0_usize..)
+            .map(|(frame, i)| if i == 0 { frame.at.pc.wrapping_sub(1) } else { frame.at.pc })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::vec::Vec;
+
+    const HIGH: u64 = 0x7000_0000;
+    const WORDS: usize = 1 << 14;
+
+    /// How a pretended function keeps its frame.
+    #[derive(Clone, Copy, Debug)]
+    enum Shape {
+        Plain(u64),
+        /// Saves `bp` at this word and uses the register for something else.
+        Saves(u64, u64),
+        /// `bp` points to its frame, whose size varies.
+        Pointer,
+        /// The caller's stack pointer is a word of the frame.
+        Odd,
+    }
+
+    /// A thread that calls and returns, and knows what its stack should look like.
+    struct Machine {
+        words: Vec<u64>,
+        /// Registers of the frames, root first; the last is the running one.
+        truth: Vec<Registers>,
+        random: u64,
+        reads: Cell<usize>,
+    }
+
+    const OWN: u64 = 0x9_0000;
+    const ROOT_PC: u64 = 0x8_0000;
+
+    impl Machine {
+        fn new(seed: u64) -> Machine {
+            let root = Registers { pc: ROOT_PC, sp: HIGH - 64, bp: 0 };
+            Machine { words: std::vec![0; WORDS], truth: std::vec![root], random: seed, reads: Cell::new(0) }
+        }
+
+        fn draw(&mut self, below: u64) -> u64 {
+            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.random >> 33) % below
+        }
+
+        fn shape(function: u64) -> Shape {
+            match function % 8 {
+                0..3 => Shape::Plain(2 + function % 5),
+                3 | 4 => Shape::Saves(4 + function % 3, function % 3),
+                5 | 6 => Shape::Pointer,
+                _ => Shape::Odd,
+            }
+        }
+
+        /// Each function calls from several places, all of which have its rule.
+        fn pc(function: u64, place: u64) -> u64 {
+            0x1000 + function * 0x100 + place * 16 + 1
+        }
+
+        fn rule(key: Key) -> Rule {
+            let place = key.place();
+            if place == ROOT_PC - 1 || place == ROOT_PC {
+                return Rule::END;
+            }
+            let own = place >= OWN;
+            let rule = match Machine::shape((place & 0xffff).wrapping_sub(0x1000) / 0x100) {
+                Shape::Plain(words) => Rule::stack(words, None),
+                Shape::Saves(words, slot) => Rule::stack(words, Some(slot)),
+                Shape::Pointer => Rule::pointer(false),
+                Shape::Odd => Rule::OPAQUE,
+            };
+            rule.marked(own, false)
+        }
+
+        fn set(&mut self, addr: u64, word: u64) {
+            self.words[((HIGH - addr) / 8) as usize] = word;
+        }
+
+        fn read(&self, addr: u64) -> Option<u64> {
+            self.reads.set(self.reads.get() + 1);
+            let sp = self.truth.last().expect("root").sp;
+            (sp..HIGH - 7).contains(&addr).then(|| self.words[((HIGH - addr) / 8) as usize])
+        }
+
+        fn call(&mut self, function: u64, own: bool) {
+            let (place, hole) = (self.draw(2), self.draw(9));
+            self.call_at(Machine::pc(function, place) + if own { OWN } else { 0 }, function, hole);
+        }
+
+        /// `hole`: words of a frame of varying size that nobody writes.
+        fn call_at(&mut self, pc: u64, function: u64, hole: u64) {
+            let caller = *self.truth.last().expect("root");
+            self.set(caller.sp - 8, caller.pc);
+            let entered = match Machine::shape(function) {
+                Shape::Plain(words) => Registers { pc, sp: caller.sp - words * 8, bp: caller.bp },
+                Shape::Saves(words, slot) => {
+                    let sp = caller.sp - words * 8;
+                    self.set(sp + slot * 8, caller.bp);
+                    // As often as not something that a frame pointer could be.
+                    let bp = if self.draw(4) == 0 { self.draw(1 << 30) } else { sp + 8 * self.draw(20) };
+                    Registers { pc, sp, bp }
+                }
+                Shape::Pointer => {
+                    self.set(caller.sp - 16, caller.bp);
+                    Registers { pc, sp: caller.sp - 16 - 8 * hole, bp: caller.sp - 16 }
+                }
+                Shape::Odd => {
+                    let sp = caller.sp - 8 * (2 + self.draw(3));
+                    self.set(sp, caller.sp);
+                    Registers { pc, sp, bp: caller.bp }
+                }
+            };
+            self.truth.push(entered);
+        }
+
+        fn walk(&mut self, trace: &mut Trace, max: usize) -> usize {
+            let first = *self.truth.last().expect("root");
+            let before = self.reads.get();
+            let walked = trace.walk(first, HIGH, 1, max, |addr| self.read(addr), &mut Pretended { machine: self });
+            let reads = self.reads.get() - before;
+            let outer = self.truth.len() - 1;
+            let own = self.truth[..outer].iter().rev().take_while(|frame| frame.pc >= OWN).count();
+            let mut want: Vec<u64> = self.truth[..outer - own].iter().rev().map(|frame| frame.pc).take(max).collect();
+            if let Some(leaf) = want.first_mut() {
+                *leaf -= 1;
+            }
+            let got: Vec<u64> = trace.frames(walked).collect();
+            assert_eq!(got, want);
+            assert_eq!(walked.truncated, outer - own > max);
+            assert_eq!(walked.depth, want.len());
+            assert_eq!(walked.hash, hash_end(want.iter().rev().fold(HASH_SEED, |hash, pc| hash_step(hash, *pc))));
+            reads
+        }
+    }
+
+    struct Pretended<'a> {
+        machine: &'a Machine,
+    }
+
+    impl Rules for Pretended<'_> {
+        fn find(&mut self, key: Key) -> Option<Rule> {
+            Some(Machine::rule(key))
+        }
+
+        fn step(&mut self, at: Registers, _first: bool) -> Step {
+            let Some(sp) = self.machine.read(at.sp) else { return Step::Broken };
+            let Some(pc) = self.machine.read(sp - 8) else { return Step::Broken };
+            Step::Caller(Registers { pc, sp, bp: at.bp })
+        }
+    }
+
+    /// Calls, returns and jumps out of many frames at once at random, walking now and then: a walk that remembers finds
+    /// what is there, not what was. Few functions and frames of varying size with words left from earlier calls in them:
+    /// what was looks much like what is.
+    #[test]
+    fn remembered_walks_find_what_is_there() {
+        for seed in 0..25 {
+            let mut machine = Machine::new(seed);
+            let mut trace = Trace::new().expect("memory");
+            for _ in 0..4000 {
+                match machine.draw(8) {
+                    0..3 if machine.truth.len() < 90 => {
+                        let function = machine.draw(9);
+                        machine.call(function, false);
+                    }
+                    3 | 4 if machine.truth.len() > 1 => {
+                        machine.truth.pop();
+                    }
+                    5 if machine.draw(20) == 0 => {
+                        let depth = 1 + machine.draw(machine.truth.len() as u64) as usize;
+                        machine.truth.truncate(depth);
+                    }
+                    _ => {
+                        // The allocator, from which the walk begins.
+                        let depth = machine.truth.len();
+                        for _ in 0..machine.draw(4) {
+                            let function = machine.draw(9);
+                            machine.call(function, true);
+                        }
+                        let max = if machine.draw(10) == 0 { 7 } else { MAX_FRAMES };
+                        machine.walk(&mut trace, max);
+                        machine.truth.truncate(depth);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The saved frame pointer tells two stacks apart whose return addresses look the same.
+    #[test]
+    fn a_saved_frame_pointer_that_changed_is_seen() {
+        let pc = |function| Machine::pc(function, 0);
+        let mut machine = Machine::new(1);
+        let mut trace = Trace::new().expect("memory");
+        machine.call_at(pc(0), 0, 0);
+        machine.call_at(pc(8), 8, 0);
+        machine.call_at(pc(5), 5, 2);
+        machine.call_at(pc(3), 3, 0);
+        machine.walk(&mut trace, MAX_FRAMES);
+        let sp = machine.truth.last().expect("frame").sp;
+        // Without the frame of function 8, whose words stay in a hole of the same length.
+        machine.truth.truncate(2);
+        machine.call_at(pc(5), 5, 2 + (2 + 8 % 5));
+        machine.call_at(pc(3), 3, 0);
+        assert_eq!(machine.truth.last().expect("frame").sp, sp);
+        machine.walk(&mut trace, MAX_FRAMES);
+    }
+
+    /// A frame pointer that no step needed is remembered anew when one comes to need it.
+    #[test]
+    fn a_frame_pointer_that_comes_to_matter_is_not_an_old_one() {
+        let pc = |function| Machine::pc(function, 0);
+        let mut machine = Machine::new(1);
+        let mut trace = Trace::new().expect("memory");
+        let root = machine.truth[0];
+        // The frame pointer that the last stack will have, in a register that nobody needs yet.
+        machine.truth[0].bp = root.sp - 16 - 16;
+        let below = |machine: &mut Machine| {
+            machine.call_at(pc(0), 0, 0);
+            machine.call_at(pc(2), 2, 0);
+        };
+        // First without frame pointers: functions 0 and 8 take 2 + 5 words, where 5 with a hole of 5 will be.
+        machine.call_at(pc(0), 0, 0);
+        machine.call_at(pc(8), 8, 0);
+        below(&mut machine);
+        let sp = machine.truth.last().expect("frame").sp;
+        machine.walk(&mut trace, MAX_FRAMES);
+        machine.truth.truncate(1);
+        machine.call_at(pc(5), 5, 5);
+        below(&mut machine);
+        assert_eq!(machine.truth.last().expect("frame").sp, sp);
+        machine.walk(&mut trace, MAX_FRAMES);
+        machine.truth.truncate(1);
+        machine.call_at(pc(0), 0, 0);
+        machine.call_at(pc(5), 5, 3);
+        below(&mut machine);
+        assert_eq!(machine.truth.last().expect("frame").sp, sp);
+        machine.walk(&mut trace, MAX_FRAMES);
+    }
+
+    #[test]
+    fn a_stack_that_did_not_change_costs_a_word_a_frame() {
+        let mut machine = Machine::new(5);
+        let mut trace = Trace::new().expect("memory");
+        for _ in 0..40 {
+            machine.call(0, false);
+        }
+        assert_eq!(machine.walk(&mut trace, MAX_FRAMES), 40);
+        machine.truth.truncate(38);
+        machine.call(1, false);
+        machine.call(1, false);
+        assert_eq!(machine.walk(&mut trace, MAX_FRAMES), 39);
+        assert_eq!(machine.walk(&mut trace, MAX_FRAMES), 39);
+    }
+
+    #[test]
+    fn what_is_too_deep_is_cut_at_the_root() {
+        let mut machine = Machine::new(9);
+        let mut trace = Trace::new().expect("memory");
+        for _ in 0..4 * MAX_DEPTH {
+            machine.call(0, false);
+        }
+        machine.walk(&mut trace, MAX_FRAMES);
+        machine.truth.truncate(20);
+        machine.walk(&mut trace, MAX_FRAMES);
+    }
+}
