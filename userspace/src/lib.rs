@@ -10,6 +10,7 @@ pub mod member;
 pub mod model;
 pub mod outfile;
 pub mod output;
+pub mod picture;
 pub mod preload;
 pub mod probe;
 pub mod proc;

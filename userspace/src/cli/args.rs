@@ -159,7 +159,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Which profiles are read and which part of them is shown.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ProfileArgs {
     /// The program, when it is not at the path on record, and one or more profiles, which are summed.
     #[arg(value_name = "[PROGRAM] PROFILE", required = true)]
@@ -175,6 +175,14 @@ pub struct ProfileArgs {
     /// Directory that the process saw as /, to find its files in.
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
+}
+
+impl ProfileArgs {
+    /// The same choices for other files.
+    #[must_use]
+    pub fn with_inputs(&self, inputs: Vec<PathBuf>) -> ProfileArgs {
+        ProfileArgs { inputs, ..self.clone() }
+    }
 }
 
 /// The number that is shown.
@@ -246,7 +254,13 @@ pub struct ReportArgs {
 pub struct FlamegraphArgs {
     #[command(flatten)]
     pub profile: ProfileArgs,
-    /// Print folded stacks, one line each, instead of the picture.
+    /// Draw the difference from this profile: red grew, blue shrank; stacks are matched by name.
+    #[arg(long, value_name = "PROFILE")]
+    pub base: Option<PathBuf>,
+    /// Root at the top instead of the bottom.
+    #[arg(long)]
+    pub icicle: bool,
+    /// Print folded stacks, one line each, instead of the picture; with --base two numbers, before and after.
     #[arg(long)]
     pub folded: bool,
     /// Write to this file instead of standard output.

@@ -141,9 +141,9 @@ fn calls<'a>(stacks: impl Iterator<Item = (&'a [usize], f64)>, place: &[usize], 
     let mut sums: HashMap<(usize, usize), f64> = HashMap::new();
     for (stack, value) in stacks {
         for pair in stack.windows(2) {
-            let (callee, caller) = (place[pair[0]], place[pair[1]]);
-            if callee != usize::MAX && caller != usize::MAX {
-                *sums.entry((caller, callee)).or_default() += value;
+            let (to, from) = (place[pair[0]], place[pair[1]]);
+            if to != usize::MAX && from != usize::MAX {
+                *sums.entry((from, to)).or_default() += value;
             }
         }
     }

@@ -4,10 +4,9 @@
 //! - `heap_v2`: the text format that jeprof and pprof read.
 //! - `text`: jeprof's table.
 //! - `graph`: which functions and calls a call graph holds.
-//! - `folded`, `flamegraph`: stacks as lines, and as a picture.
+//! - `folded`: stacks as lines.
 #![forbid(unsafe_code)]
 
-pub mod flamegraph;
 pub mod folded;
 pub mod graph;
 pub mod heap_v2;

@@ -1,0 +1,25 @@
+//! Pictures of a profile, as files that need nothing else.
+//!
+//! ```text
+//!  output::graph::Graph ─► callgraph (places: layered) ─┐
+//!  values over a series ─► area                         ├─► Scene ─► svg, pdf, postscript
+//!                                                       ┘
+//!  folded lines ─► flame ─► SVG
+//! ```
+//!
+//! No symbol is looked up and no profile is read here.
+#![forbid(unsafe_code)]
+
+pub mod area;
+pub mod callgraph;
+pub mod flame;
+mod font;
+mod layered;
+mod pdf;
+mod postscript;
+mod ranks;
+pub mod scene;
+pub mod svg;
+
+pub use callgraph::{Labels, call_graph};
+pub use scene::Scene;
