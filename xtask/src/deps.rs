@@ -35,11 +35,13 @@ const PACKAGES: &[(&str, &str)] = &[
     ("sqlite3", "sqlite3"),
     ("python3", "python3"),
     ("libpython3-stdlib", ""),
+    ("z3", "z3"),
     ("nodejs", "node"),
     ("perl", "perl"),
     // References that results are compared with, and tools that look at them.
     ("libjemalloc2", ""),
     ("libjemalloc-dev", ""),
+    ("libtcmalloc-minimal4", ""),
     ("bpftrace", "bpftrace"),
     ("valgrind", "valgrind"),
     ("gdb", "gdb"),

@@ -2,6 +2,7 @@
 //! one file.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod build_alloc;
 mod build_ebpf;
 mod check;
@@ -46,6 +47,8 @@ enum Command {
         #[arg(value_enum)]
         checks: Vec<check::Check>,
     },
+    /// Measure the allocator against others
+    Bench(bench::Bench),
     /// Run .ci/run on a clean clone of the current commit
     Ci,
 }
@@ -58,6 +61,7 @@ fn run(args: &Args) -> Result<()> {
         Command::BuildEbpf => build_ebpf::run(),
         Command::Test { tiers } => test::run(tiers),
         Command::Check { checks } => check::run(checks),
+        Command::Bench(args) => bench::run(args),
         Command::Ci => ci::run(),
     }
 }
