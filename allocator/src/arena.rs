@@ -12,7 +12,7 @@ use crate::emap;
 use crate::error::AllocError;
 use crate::extent::{Extent, State};
 use crate::pages::{Fit, PageStats, Pages, Which};
-use crate::prim::{AtomicU32, Ordering};
+use crate::prim::{AtomicBool, AtomicU32, Ordering};
 use crate::sizeclass::{CACHED_MAX, NBINS, SlabShape, index_of, size_of_index};
 use crate::slab;
 use crate::sync::mutex::Mutex;
@@ -25,7 +25,7 @@ pub(crate) const FIRST_STACK_BYTES: usize = 32;
 /// As above.
 pub(crate) const STACK_BYTES: usize = 32;
 
-/// Events (64 KiB allocated by a thread, a flush, a large block freed) between two looks at the clock.
+/// Ticks (128 KiB allocated by a thread, a flush, a large block freed) between two looks at the clock.
 const TICKS_PER_DECAY: u32 = 16;
 
 /// What the page map stores for a class, so that `free` finds its stack.
@@ -42,6 +42,8 @@ pub struct Arena {
     pages: Mutex<Pages>,
     threads: AtomicU32,
     ticks: AtomicU32,
+    /// False when free pages go back at once: then bins keep no slabs without live regions either.
+    keeps_spares: AtomicBool,
 }
 
 impl Arena {
@@ -54,6 +56,7 @@ impl Arena {
             pages: Mutex::new(Rank::Pages, pages),
             threads: AtomicU32::new(0),
             ticks: AtomicU32::new(0),
+            keeps_spares: AtomicBool::new(dirty_ms != 0),
         })
     }
 
@@ -93,23 +96,34 @@ impl Arena {
     /// Frees one region without a cache.
     pub(crate) fn free_small(&self, slab: &'static Extent, block: crate::ptr::BlockPtr) {
         if let Some(bin) = self.bins.get(slab.class()) {
-            let mut inner = bin.lock(self);
-            bin.put(&mut inner, self, slab, block);
+            bin.put(self, slab, block);
         }
     }
 
     /// A large block of `usable` bytes (page multiple); its extent.
     pub(crate) fn alloc_large(&self, usable: usize, align: usize, fit: Fit) -> Result<&'static Extent, AllocError> {
-        let extent = {
-            let mut pages = self.pages.lock();
+        let extent = self.alloc_pages(|pages| {
             let extent = pages.alloc(usable, align, fit)?;
             pages.large.allocs += 1;
             pages.large.live_bytes += usable;
-            extent
-        };
+            Ok(extent)
+        })?;
         extent.set_use(index_of(usable), false);
         Self::map_large(extent);
         Ok(extent)
+    }
+
+    /// Pages, at the price of the bins' spare slabs if need be.
+    fn alloc_pages(
+        &self,
+        mut attempt: impl FnMut(&mut Pages) -> Result<&'static Extent, AllocError>,
+    ) -> Result<&'static Extent, AllocError> {
+        let got = attempt(&mut self.pages.lock());
+        got.or_else(|_| {
+            // The lock of one bin may be held: those of the others are only tried.
+            self.bins.iter().for_each(|bin| bin.try_end_spares(self));
+            attempt(&mut self.pages.lock())
+        })
     }
 
     /// Frees a large block.
@@ -191,12 +205,13 @@ impl Arena {
         }
     }
 
-    /// Counts an event of a thread; every so many, lets time pass.
-    pub(crate) fn tick(&self) {
+    /// Counts what a thread did, in ticks; every so many, lets time pass.
+    pub(crate) fn tick(&self, count: u32) {
         // Relaxed: a lost count only delays the next look.
-        let ticks = self.ticks.load(Ordering::Relaxed).wrapping_add(1);
+        let before = self.ticks.load(Ordering::Relaxed);
+        let ticks = before.wrapping_add(count);
         self.ticks.store(ticks, Ordering::Relaxed);
-        if ticks.is_multiple_of(TICKS_PER_DECAY) {
+        if ticks / TICKS_PER_DECAY != before / TICKS_PER_DECAY {
             self.decay(sys::clock_recent_ns());
         }
     }
@@ -218,7 +233,7 @@ impl Arena {
     /// Gives all free pages back to the system.
     pub fn purge(&self) {
         for bin in self.bins {
-            bin.collect(self);
+            bin.purge(self);
         }
         self.purge_to(Which::Dirty, 0);
         self.purge_to(Which::Muzzy, 0);
@@ -254,7 +269,12 @@ impl Arena {
                 pages.muzzy_decay.set_ms(ms, now_ns, stats.muzzy_bytes / granule);
             } else {
                 pages.dirty_decay.set_ms(ms, now_ns, stats.dirty_bytes / granule);
+                // Relaxed: a slab that is kept or not once more is no harm.
+                self.keeps_spares.store(ms != 0, Ordering::Relaxed);
             }
+        }
+        if ms == 0 && !muzzy {
+            self.bins.iter().for_each(|bin| bin.purge(self));
         }
         self.decay(now_ns);
     }
@@ -327,7 +347,8 @@ impl Arena {
 
 impl SlabSource for Arena {
     fn new_slab(&self, class: usize, shape: &SlabShape) -> Option<&'static Extent> {
-        let extent = self.pages.lock().alloc(shape.slab_bytes as usize, sys::page_size(), Fit::Tight).ok()?;
+        let bytes = shape.slab_bytes as usize;
+        let extent = self.alloc_pages(|pages| pages.alloc(bytes, sys::page_size(), Fit::Tight)).ok()?;
         extent.set_use(class, true);
         slab::init(extent, shape);
         emap::set_slab(extent, fast_offset(class));
@@ -337,5 +358,9 @@ impl SlabSource for Arena {
     fn end_slab(&self, slab: &'static Extent) {
         emap::clear_slab(slab);
         self.give_pages_back(slab);
+    }
+
+    fn keeps_spares(&self) -> bool {
+        self.keeps_spares.load(Ordering::Relaxed)
     }
 }

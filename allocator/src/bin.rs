@@ -5,25 +5,37 @@
 //! | current | `current` | its last region is taken |
 //! | nonfull | heap, lowest address first | it becomes current, or all its regions are free (it goes back to the pages) |
 //! | full | nowhere but the page map | a region comes back |
+//! | spare | list, newest last | it becomes current, or goes unused for a while (it goes back to the pages) |
 //!
-//! Lowest address first keeps the live blocks together, so that high slabs empty. Blocks freed by threads of other
-//! arenas arrive on `remote` as chains without the lock; whoever takes the lock next brings them in.
+//! Lowest address first keeps the live blocks together, so that high slabs empty. A slab without live regions stays as a
+//! spare, since taking it again costs a tenth of a cut and a merge of pages: [`Bin::collect`], which comes with each look
+//! at the decay, gives back half of the spares that nobody needed since the last one. An arena that keeps no dirty pages
+//! keeps no spares.
 //!
-//! Fields: `inner` lock:Bin; `remote` atomic; `class`, `shape` init-only. The arena's pages are reached through the
+//! Frees come in batches; neighbours in a batch that lie in one slab are put back together, so that the slab's place is
+//! looked up, checked and changed once for all of them. Blocks freed by threads of other arenas arrive on `remote` as
+//! chains without the lock; whoever takes the lock next brings them in.
+//!
+//! Fields: `inner` lock:Bin; `spares` written under lock:Bin, read by anyone as a hint; `remote` atomic; `class`, `shape` init-only. The arena's pages are reached through the
 //! [`SlabSource`] that the caller passes, under rank `Pages`, which is inside `Bin`.
 #![forbid(unsafe_code)]
 
 use crate::diag;
 use crate::ds::heap::Heap;
 use crate::ds::link::same;
+use crate::ds::list::List;
 use crate::ds::remote::{Chain, FreeBlock, RemoteList};
 use crate::emap;
-use crate::extent::{Extent, State};
+use crate::extent::Extent;
+use crate::prim::{AtomicPtr, AtomicU32, Ordering};
 use crate::ptr::{BlockPtr, UserPtr};
 use crate::sizeclass::{SlabShape, slab_shape};
 use crate::slab::{self, SlabMisuse};
 use crate::sync::mutex::{Guard, Mutex};
 use crate::sync::rank::Rank;
+
+/// Bytes of spare slabs that a bin keeps at most.
+const SPARE_MAX_BYTES: usize = 1 << 20;
 
 /// Where slabs come from and go to.
 pub(crate) trait SlabSource {
@@ -31,6 +43,8 @@ pub(crate) trait SlabSource {
     fn new_slab(&self, class: usize, shape: &SlabShape) -> Option<&'static Extent>;
     /// Takes back a slab without live regions.
     fn end_slab(&self, slab: &'static Extent);
+    /// True when slabs without live regions may stay for a while.
+    fn keeps_spares(&self) -> bool;
 }
 
 /// Counts of a bin since the arena was made, but `slabs` and `live` now.
@@ -44,6 +58,7 @@ pub struct BinStats {
     pub flushes: u64,
     /// Regions handed out now, cached ones included.
     pub live: u64,
+    /// Slabs, spare ones included.
     pub slabs: u64,
     pub slabs_made: u64,
 }
@@ -51,6 +66,9 @@ pub struct BinStats {
 pub(crate) struct Inner {
     current: Option<&'static Extent>,
     nonfull: Heap<Extent>,
+    spare: List<Extent>,
+    /// Fewest spares since the last look: so many were not needed.
+    fewest_spares: u32,
     stats: BinStats,
 }
 
@@ -63,6 +81,7 @@ pub(crate) struct Bin {
     arena: u32,
     shape: SlabShape,
     inner: Mutex<Inner>,
+    spares: AtomicU32,
     remote: RemoteList<FreeBlock>,
 }
 
@@ -72,7 +91,17 @@ impl Bin {
             class,
             arena,
             shape: slab_shape(class),
-            inner: Mutex::new(Rank::Bin, Inner { current: None, nonfull: Heap::new(), stats: BinStats::default() }),
+            inner: Mutex::new(
+                Rank::Bin,
+                Inner {
+                    current: None,
+                    nonfull: Heap::new(),
+                    spare: List::new(),
+                    fewest_spares: 0,
+                    stats: BinStats::default(),
+                },
+            ),
+            spares: AtomicU32::new(0),
             remote: RemoteList::new(),
         }
     }
@@ -100,34 +129,94 @@ impl Bin {
         Held(self.inner.lock())
     }
 
-    /// Takes the lock to give blocks back with [`Bin::put`].
-    pub(crate) fn lock(&self, source: &impl SlabSource) -> Guard<'_, Inner> {
+    /// Frees one block of this bin.
+    pub(crate) fn put(&self, source: &impl SlabSource, slab: &'static Extent, block: BlockPtr) {
         let mut inner = self.inner.lock();
         self.drain(&mut inner, source);
         inner.stats.flushes += 1;
-        inner
+        self.put_one(&mut inner, source, slab, block);
     }
 
-    /// Frees one block of this bin.
-    pub(crate) fn put(&self, inner: &mut Inner, source: &impl SlabSource, slab: &'static Extent, block: BlockPtr) {
-        if let Err(misuse) = slab::put(slab, &self.shape, block) {
-            return report(block, misuse);
+    /// Frees the blocks of this bin among `blocks`, which are of this class; those of other arenas move to the front.
+    /// How many these are.
+    pub(crate) fn put_batch(&self, source: &impl SlabSource, blocks: &[AtomicPtr<u8>]) -> usize {
+        let mut inner = self.inner.lock();
+        self.drain(&mut inner, source);
+        inner.stats.flushes += 1;
+        let shape = self.shape;
+        let mut foreign = 0;
+        let mut rest = blocks;
+        while let Some((first, behind)) = rest.split_first() {
+            // Relaxed, here and below: the array is the calling thread's.
+            let block = first.load(Ordering::Relaxed);
+            let Some(slab) = extent_of(self.class, block) else {
+                rest = behind;
+                continue;
+            };
+            if slab.arena() != self.arena {
+                // What lies in front was read already.
+                if let Some(place) = blocks.get(foreign) {
+                    place.store(block, Ordering::Relaxed);
+                }
+                foreign += 1;
+                rest = behind;
+                continue;
+            }
+            let (looked, freed) = slab::put_run(slab, &shape, rest, report);
+            rest = rest.get(looked.max(1)..).unwrap_or(&[]);
+            self.settle(&mut inner, source, slab, freed);
         }
-        inner.stats.frees += 1;
-        inner.stats.live = inner.stats.live.wrapping_sub(1);
-        if inner.current.is_some_and(|current| same(current, slab)) {
+        foreign
+    }
+
+    fn put_one(&self, inner: &mut Inner, source: &impl SlabSource, slab: &'static Extent, block: BlockPtr) {
+        match slab::put(slab, &self.shape, block) {
+            Ok(()) => self.settle(inner, source, slab, 1),
+            Err(misuse) => report(block, misuse),
+        }
+    }
+
+    /// Moves a slab to where it belongs after `freed` of its regions came back.
+    #[inline]
+    fn settle(&self, inner: &mut Inner, source: &impl SlabSource, slab: &'static Extent, freed: u32) {
+        let nfree = slab.nfree() + freed;
+        slab.set_nfree(nfree);
+        inner.stats.frees += u64::from(freed);
+        inner.stats.live = inner.stats.live.wrapping_sub(u64::from(freed));
+        if freed == 0 || inner.current.is_some_and(|current| same(current, slab)) {
             return;
         }
-        let nfree = slab.nfree();
         if nfree == self.shape.nregs {
-            if nfree > 1 {
+            if nfree > freed {
                 inner.nonfull.remove(slab);
             }
-            inner.stats.slabs -= 1;
-            source.end_slab(slab);
-        } else if nfree == 1 {
+            self.spare(inner, source, slab);
+        } else if nfree == freed {
             inner.nonfull.insert(slab);
         }
+    }
+
+    /// Keeps a slab without live regions, or gives it back.
+    fn spare(&self, inner: &mut Inner, source: &impl SlabSource, slab: &'static Extent) {
+        let spares = self.spares.load(Ordering::Relaxed);
+        if source.keeps_spares() && (spares as usize + 1) * self.shape.slab_bytes as usize <= SPARE_MAX_BYTES {
+            inner.spare.push_back(slab);
+            self.spares.store(spares + 1, Ordering::Relaxed);
+        } else {
+            inner.stats.slabs -= 1;
+            source.end_slab(slab);
+        }
+    }
+
+    /// Gives back up to `count` spares, the oldest first.
+    fn end_spares(&self, inner: &mut Inner, source: &impl SlabSource, count: u32) {
+        for _ in 0..count {
+            let Some(slab) = inner.spare.pop_front() else { break };
+            self.spares.store(self.spares.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+            inner.stats.slabs -= 1;
+            source.end_slab(slab);
+        }
+        inner.fewest_spares = self.spares.load(Ordering::Relaxed);
     }
 
     /// Gives a chain of blocks of this bin back from a thread of another arena: one exchange; and, if the lock happens
@@ -140,11 +229,29 @@ impl Bin {
         }
     }
 
-    /// Brings in what other threads gave back.
+    /// Brings in what other threads gave back, and gives back half of the spares that went unused since the last call.
     pub(crate) fn collect(&self, source: &impl SlabSource) {
-        if !self.remote.is_empty() {
+        if !self.remote.is_empty() || self.spares.load(Ordering::Relaxed) > 0 {
             let mut inner = self.inner.lock();
             self.drain(&mut inner, source);
+            let unused = inner.fewest_spares.div_ceil(2);
+            self.end_spares(&mut inner, source, unused);
+        }
+    }
+
+    /// Brings in what other threads gave back, and gives back all spares.
+    pub(crate) fn purge(&self, source: &impl SlabSource) {
+        let mut inner = self.inner.lock();
+        self.drain(&mut inner, source);
+        self.end_spares(&mut inner, source, u32::MAX);
+    }
+
+    /// Gives back all spares unless the bin is in use: for when memory is short and another bin's lock is held.
+    pub(crate) fn try_end_spares(&self, source: &impl SlabSource) {
+        if self.spares.load(Ordering::Relaxed) > 0
+            && let Some(mut inner) = self.inner.try_lock()
+        {
+            self.end_spares(&mut inner, source, u32::MAX);
         }
     }
 
@@ -174,7 +281,7 @@ impl Bin {
     #[cold]
     fn drain_slow(&self, inner: &mut Inner, source: &impl SlabSource) {
         self.remote.drain(|block| match self.slab_of(block) {
-            Some(slab) => self.put(inner, source, slab, BlockPtr(block)),
+            Some(slab) => self.put_one(inner, source, slab, BlockPtr(block)),
             None => report(BlockPtr(block), SlabMisuse::NotABlock),
         });
     }
@@ -182,8 +289,7 @@ impl Bin {
     /// The slab of this bin that `block` lies in: what a link in a freed block says is checked before it is used.
     fn slab_of(&self, block: *mut u8) -> Option<&'static Extent> {
         let (_, slab) = emap::lookup(UserPtr(block))?;
-        let ours =
-            slab.arena() == self.arena && slab.state() == State::Active && slab.is_slab() && slab.class() == self.class;
+        let ours = slab.arena() == self.arena && slab.is_active() && slab.is_slab() && slab.class() == self.class;
         ours.then_some(slab)
     }
 
@@ -192,6 +298,12 @@ impl Bin {
             return Some(slab);
         }
         let slab = if let Some(slab) = inner.nonfull.pop() {
+            slab
+        } else if let Some(slab) = inner.spare.last() {
+            inner.spare.remove(slab);
+            let left = self.spares.load(Ordering::Relaxed) - 1;
+            self.spares.store(left, Ordering::Relaxed);
+            inner.fewest_spares = inner.fewest_spares.min(left);
             slab
         } else {
             let slab = source.new_slab(self.class, &self.shape)?;
@@ -203,6 +315,18 @@ impl Bin {
         inner.current = Some(slab);
         Some(slab)
     }
+}
+
+/// The active extent of a block that was cached under `class`; reports a block that has none.
+#[inline]
+pub(crate) fn extent_of(class: usize, block: *mut u8) -> Option<&'static Extent> {
+    let found = emap::lookup(UserPtr(block)).map(|(_, extent)| extent);
+    let valid = found.filter(|extent| extent.is_active() && extent.class() == class);
+    if valid.is_none() {
+        // Its slab ended although this block was in a cache: it had been freed before.
+        report(BlockPtr(block), SlabMisuse::DoubleFree);
+    }
+    valid
 }
 
 /// Says what was wrong with a freed pointer; the block is left alone.

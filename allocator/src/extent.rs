@@ -137,6 +137,12 @@ impl Extent {
         State::ALL.get(usize::from(self.state.load(Ordering::Relaxed))).copied().unwrap_or(State::Unused)
     }
 
+    /// True for a slab or a large block in use.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == State::Active as u8
+    }
+
     pub(crate) fn set_state(&self, state: State) {
         self.state.store(state as u8, Ordering::Relaxed);
     }

@@ -39,15 +39,15 @@ pub const LARGE_MAX: usize = 0x7000_0000_0000_0000;
 pub const LG_GRANULE: u32 = 12;
 /// As above, bytes.
 pub const GRANULE: usize = 1 << LG_GRANULE;
-/// Sizes up to this are mapped by table.
-pub const LOOKUP_MAX: usize = 4096;
+/// Sizes up to this are mapped by table: all that a thread caches.
+pub const LOOKUP_MAX: usize = CACHED_MAX;
 /// Alignment of every block above 8 bytes.
 pub const QUANTUM: usize = 16;
 
 /// shape [usize; 232], ascending; unit bytes.
 pub const SIZES: [usize; NSIZES] = build_sizes();
 
-/// shape [u8; 513]: class of a size of up to `8 * i` bytes.
+/// shape [u8; 4097]: class of a size of up to `8 * i` bytes.
 pub static LOOKUP: [u8; LOOKUP_MAX / 8 + 1] = build_lookup();
 
 /// How the slabs of one class are cut.

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 use crate::extent::Extent;
+use crate::prim::{AtomicPtr, Ordering};
 use crate::ptr::{self, BlockPtr};
 use crate::sizeclass::SlabShape;
 
@@ -39,22 +40,51 @@ pub(crate) fn take(extent: &Extent, shape: &SlabShape, want: usize, mut each: im
     taken
 }
 
-/// Frees the region at `block`.
+/// Frees the region at `block`; the caller adds it to `nfree`.
+#[inline]
 pub(crate) fn put(extent: &Extent, shape: &SlabShape, block: BlockPtr) -> Result<(), SlabMisuse> {
     let region = region_of(extent, shape, block).ok_or(SlabMisuse::NotABlock)?;
-    if !extent.free.set(region) {
-        return Err(SlabMisuse::DoubleFree);
+    if extent.free.set(region) { Ok(()) } else { Err(SlabMisuse::DoubleFree) }
+}
+
+/// Frees the regions at the head of `blocks`, as far as these lie in the slab; how many there were, and how many of them
+/// were freed. The others are reported. The caller adds the freed ones to `nfree`.
+#[inline]
+pub(crate) fn put_run(
+    extent: &Extent,
+    shape: &SlabShape,
+    blocks: &[AtomicPtr<u8>],
+    mut misused: impl FnMut(BlockPtr, SlabMisuse),
+) -> (usize, u32) {
+    let base = extent.addr().addr();
+    let (mut looked, mut freed) = (0, 0);
+    for slot in blocks {
+        // Relaxed: the array is the calling thread's.
+        let block = slot.load(Ordering::Relaxed);
+        let offset = block.addr().wrapping_sub(base);
+        if offset >= shape.slab_bytes as usize {
+            break;
+        }
+        looked += 1;
+        match region_at(shape, offset) {
+            Some(region) if extent.free.set(region) => freed += 1,
+            Some(_) => misused(BlockPtr(block), SlabMisuse::DoubleFree),
+            None => misused(BlockPtr(block), SlabMisuse::NotABlock),
+        }
     }
-    extent.set_nfree(extent.nfree() + 1);
-    Ok(())
+    (looked, freed)
 }
 
 /// Region that starts at `block`.
+#[inline]
 pub(crate) fn region_of(extent: &Extent, shape: &SlabShape, block: BlockPtr) -> Option<usize> {
     let offset = block.addr().wrapping_sub(extent.addr().addr());
-    if offset >= shape.slab_bytes as usize {
-        return None;
-    }
+    if offset < shape.slab_bytes as usize { region_at(shape, offset) } else { None }
+}
+
+/// Region that starts `offset` bytes into a slab.
+#[inline]
+fn region_at(shape: &SlabShape, offset: usize) -> Option<usize> {
     let region = ((offset as u64 * u64::from(shape.inverse)) >> 32) as usize;
     (region * shape.size as usize == offset && region < shape.nregs as usize).then_some(region)
 }
@@ -85,11 +115,17 @@ mod tests {
             assert!(got.windows(2).all(|pair| pair[1].addr() - pair[0].addr() == shape.size as usize));
             let first = BlockPtr(got[0]);
             assert_eq!(put(&extent, &shape, first), Ok(()));
+            extent.set_nfree(1);
             assert_eq!(put(&extent, &shape, first), Err(SlabMisuse::DoubleFree));
             assert_eq!(put(&extent, &shape, BlockPtr(got[0].wrapping_add(4))), Err(SlabMisuse::NotABlock));
             let end = got[0].wrapping_add(shape.slab_bytes as usize);
             assert_eq!(put(&extent, &shape, BlockPtr(end)), Err(SlabMisuse::NotABlock));
-            assert_eq!(extent.nfree(), 1);
+            let run: Vec<_> = got.iter().copied().chain([end, got[0]]).map(AtomicPtr::new).collect();
+            let mut misused = Vec::new();
+            let (looked, freed) = put_run(&extent, &shape, &run, |block, misuse| misused.push((block, misuse)));
+            assert_eq!((looked, freed), (got.len(), shape.nregs - 1));
+            assert_eq!(misused, [(first, SlabMisuse::DoubleFree)]);
+            extent.set_nfree(shape.nregs);
             check(&extent);
         }
     }

@@ -36,8 +36,8 @@ use crate::sync::rank::Rank;
 use crate::tcache::cache::Cache;
 use crate::tls;
 
-/// Allocated bytes between two collection steps of the cache: one of 41 classes a step, so a round is 2.6 MiB.
-const COLLECT_BYTES: u64 = 65_536;
+/// Allocated bytes between two collections of the cache: eight of 41 classes each, so a round is 5 MiB.
+const COLLECT_BYTES: u64 = 1 << 20;
 /// Destructor rounds to sit out: pthread gives four.
 const LATE_ROUNDS: u32 = 2;
 

@@ -22,6 +22,9 @@ use crate::thread::{self, Slot};
 
 use super::flags::{CacheChoice, Place};
 
+/// Classes whose cached blocks are looked at in one event.
+const COLLECT_STEPS: u32 = 8;
+
 /// A block of at least `size` bytes; null without memory.
 #[inline(always)]
 pub fn malloc(size: usize) -> *mut u8 {
@@ -39,7 +42,7 @@ pub fn malloc_cached(size: usize) -> Option<NonNull<u8>> {
     {
         // SAFETY: `size <= LOOKUP_MAX`, so the index is at most LOOKUP_MAX / 8, the last one.
         let class = unsafe { *LOOKUP.get_unchecked(size.div_ceil(8)) };
-        // SAFETY: the table holds small classes only, which are below NCACHED.
+        // SAFETY: the table holds cached classes only, which are below NCACHED.
         let stack = unsafe { slot.cache.stacks.get_unchecked(usize::from(class)) };
         // Relaxed: the owner's counter.
         let after = slot.allocated().load(Ordering::Relaxed).wrapping_add(stack.size() as u64);
@@ -64,16 +67,17 @@ pub fn malloc_slow(size: usize) -> *mut u8 {
 #[inline]
 pub fn calloc(count: usize, size: usize) -> *mut u8 {
     let Some(bytes) = count.checked_mul(size) else { return core::ptr::null_mut() };
-    if bytes > LOOKUP_MAX {
-        return allocate(bytes, 1, true, Place::default());
-    }
-    let block = malloc(bytes);
-    if !block.is_null() {
-        let usable = sizeclass::size_of_index(sizeclass::small_index(bytes));
-        // SAFETY: the block has `usable` bytes and nobody else knows it.
-        unsafe { zero(block, usable) };
-    }
-    block
+    let Some(block) = malloc_cached(bytes) else { return calloc_slow(bytes) };
+    let usable = sizeclass::size_of_index(sizeclass::small_index(bytes));
+    // SAFETY: the block has `usable` bytes and nobody else knows it.
+    unsafe { zero(block.as_ptr(), usable) };
+    block.as_ptr()
+}
+
+#[cold]
+#[inline(never)]
+fn calloc_slow(bytes: usize) -> *mut u8 {
+    allocate(bytes, 1, true, Place::default())
 }
 
 /// A block of at least `size` bytes at a multiple of `align` (a power of two; 1 = no wish), zeroed if asked for, from
@@ -178,8 +182,10 @@ pub(super) fn event(slot: &'static Slot, block: *mut u8, requested: usize, usabl
     if slot.collect_due()
         && let Some(arena) = slot.arena()
     {
-        slot.cache.collect_step(arena);
-        arena.tick();
+        for _ in 0..COLLECT_STEPS {
+            slot.cache.collect_step(arena);
+        }
+        arena.tick(COLLECT_STEPS);
     }
     sample(slot, block, requested, usable);
     slot.settle_threshold();

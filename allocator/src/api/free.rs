@@ -50,6 +50,9 @@ pub unsafe fn free(ptr: *mut u8) {
 #[cold]
 #[inline(never)]
 fn free_slow(ptr: *mut u8) {
+    if ptr.is_null() {
+        return;
+    }
     // SAFETY: S1 by the caller, `free`.
     unsafe { free_placed(ptr, Place::default()) };
 }
@@ -100,7 +103,7 @@ pub(super) fn give_back(block: BlockPtr, extent: &'static Extent, cache: Option<
         owner.free_large(extent);
     }
     // A program that only frees sees its pages decay too.
-    owner.tick();
+    owner.tick(1);
 }
 
 /// Usable bytes of a live block of ours; `None` when the pointer is not the start of one.

@@ -29,6 +29,11 @@ impl<T: ListNode> List<T> {
         self.head.get()
     }
 
+    /// The newest node.
+    pub(crate) fn last(&self) -> Option<&'static T> {
+        self.tail.get()
+    }
+
     /// Appends a node that is in no list.
     pub(crate) fn push_back(&mut self, node: &'static T) {
         let tail = self.tail.get();

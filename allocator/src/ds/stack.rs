@@ -135,6 +135,21 @@ impl Stack {
         (self.top.get().addr() - room.as_ptr().addr()) / 8
     }
 
+    /// Says that the first `len` slots of `room` hold blocks now, all in reach.
+    pub(crate) fn set_len(&self, room: &'static [AtomicPtr<u8>], len: usize) {
+        self.lo.set(room.as_ptr().cast_mut());
+        self.top.set(room.as_ptr().cast_mut().wrapping_add(len.min(room.len())));
+    }
+
+    /// Goes on in `to`, which has room for all blocks and holds a copy of them if it is another array than `from`; all in
+    /// reach.
+    pub(crate) fn move_to(&self, from: &'static [AtomicPtr<u8>], to: &'static [AtomicPtr<u8>]) {
+        let len = self.len(from);
+        debug_assert!(len <= to.len());
+        self.hi.set(to.as_ptr_range().end.cast_mut());
+        self.set_len(to, len);
+    }
+
     /// Drops the `count` oldest blocks, which the caller has taken, and moves the others down. Everything is in reach
     /// afterwards.
     pub(crate) fn drop_oldest(&self, room: &'static [AtomicPtr<u8>], count: usize) {
@@ -144,9 +159,7 @@ impl Stack {
                 to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
             }
         }
-        let left = len.saturating_sub(count);
-        self.lo.set(room.as_ptr().cast_mut());
-        self.top.set(room.as_ptr().cast_mut().wrapping_add(left));
+        self.set_len(room, len.saturating_sub(count));
     }
 }
 

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   Cache ┌ stacks[0..41]  the hot part: 32 bytes a class, reached from the page map's word
-//!         ├ tuning[0..41]  batch size of each class
-//!         └ room           one array for all stacks, cut by `first[class]`
+//!         ├ tuning[0..41]  of each class: the array of its stack, batch size, limit
+//!         └ …
 //! ```
 //!
 //! Fill: an empty stack takes a batch from the bin; batches start at [`FIRST_FILL`] and double with each miss, up to half
-//! of the stack. Flush: a full stack gives its older half back. Collection: one class a step, a step every 64 KiB
-//! allocated: blocks below the stack's floor went unused since the last visit and three quarters of them are flushed;
-//! then the floor rises to the top. So an idle class loses its blocks within a few rounds.
+//! of the limit. Flush: a full stack gives its older half back. Growth: a stack that fills up after it had run empty is
+//! too small for what its thread does, and its limit doubles instead, up to [`most_slots`]. Collection: one class a step:
+//! blocks below the stack's floor went unused since the last visit; three quarters of them are flushed, and the limit
+//! sinks by as much; then the floor rises to the top. So an idle class loses its blocks within a few rounds.
 //!
 //! A flush goes by owner: blocks of the cache's own arena are put back under one lock of the bin; of the others, each
 //! arena's blocks become one chain on that bin's remote list, one exchange a chain.
@@ -21,16 +22,14 @@
 use crate::arena::Arena;
 use crate::arenas;
 use crate::base;
-use crate::bin;
+use crate::bin::extent_of;
 use crate::ds::link::Slice;
 use crate::ds::remote::Chain;
 use crate::ds::stack::Stack;
-use crate::emap;
-use crate::extent::{Extent, State};
+use crate::extent::Extent;
 use crate::prim::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use crate::ptr::{BlockPtr, UserPtr};
+use crate::ptr::BlockPtr;
 use crate::sizeclass::{NBINS, NCACHED, size_of_index};
-use crate::slab::SlabMisuse;
 
 /// Slots of a small class: twice the regions of a slab, within these bounds.
 const SLOTS_SMALL_MIN: usize = 20;
@@ -38,6 +37,10 @@ const SLOTS_SMALL_MAX: usize = 200;
 const SLOTS_LARGE: usize = 20;
 /// First batch of a class: a thread that uses a class once should not take a page of it.
 const FIRST_FILL: u32 = 4;
+
+/// Slots that a small stack may grow to, and bytes of blocks in it.
+const GROWN_SLOTS_MAX: usize = 2048;
+const GROWN_BYTES_MAX: usize = 64 << 10;
 
 /// shape [u16; 42]: first slot of each class in the room; the last entry is the number of slots.
 const FIRST: [u16; NCACHED + 1] = build_first();
@@ -61,6 +64,14 @@ const fn slots(class: usize) -> usize {
     }
 }
 
+/// Slots that the stack of a class may grow to.
+fn most_slots(class: usize) -> usize {
+    if class >= NBINS {
+        return SLOTS_LARGE;
+    }
+    (GROWN_BYTES_MAX / size_of_index(class)).clamp(slots(class), GROWN_SLOTS_MAX)
+}
+
 const fn build_first() -> [u16; NCACHED + 1] {
     let mut first = [0; NCACHED + 1];
     let mut class = 0;
@@ -75,11 +86,50 @@ const fn build_first() -> [u16; NCACHED + 1] {
 #[repr(C)]
 pub(crate) struct Cache {
     pub(crate) stacks: [Stack; NCACHED],
-    fill: [AtomicU32; NCACHED],
-    room: Slice<AtomicPtr<u8>>,
+    tuning: [Tuning; NCACHED],
     open: AtomicBool,
     /// Next class to collect.
     cursor: AtomicU32,
+}
+
+/// What the slow paths know of a class.
+struct Tuning {
+    /// The array of the stack; longer than the limit after the limit sank.
+    room: Slice<AtomicPtr<u8>>,
+    /// Slots in use.
+    limit: AtomicU32,
+    /// Size of the next batch.
+    fill: AtomicU32,
+    /// The stack ran empty since it was last full.
+    missed: AtomicBool,
+}
+
+impl Tuning {
+    const fn new() -> Tuning {
+        Tuning {
+            room: Slice::empty(),
+            limit: AtomicU32::new(0),
+            fill: AtomicU32::new(FIRST_FILL),
+            missed: AtomicBool::new(false),
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed) as usize
+    }
+
+    /// The slots in use.
+    fn slots(&self) -> &'static [AtomicPtr<u8>] {
+        self.room.get().get(..self.limit()).unwrap_or(&[])
+    }
+
+    /// Size of the next batch; the one after it is twice as large.
+    fn next_fill(&self) -> usize {
+        let most = (self.limit() / 2).max(1) as u32;
+        let want = self.fill.load(Ordering::Relaxed).min(most);
+        self.fill.store(want.saturating_mul(2).min(most), Ordering::Relaxed);
+        want as usize
+    }
 }
 
 impl Cache {
@@ -87,8 +137,7 @@ impl Cache {
     pub(crate) const fn closed() -> Cache {
         Cache {
             stacks: [const { Stack::closed() }; NCACHED],
-            fill: [const { AtomicU32::new(FIRST_FILL) }; NCACHED],
-            room: Slice::empty(),
+            tuning: [const { Tuning::new() }; NCACHED],
             open: AtomicBool::new(false),
             cursor: AtomicU32::new(0),
         }
@@ -96,22 +145,23 @@ impl Cache {
 
     /// Opens the stacks of all classes up to `max_bytes`, empty. False without memory.
     pub(crate) fn open(&self, max_bytes: usize) -> bool {
-        if self.room.get().is_empty() {
-            let slots = usize::from(FIRST[NCACHED]);
-            match base::alloc_slice(slots, |_| AtomicPtr::new(core::ptr::null_mut())) {
-                Some(room) => self.room.set(room),
-                None => return false,
+        if self.tuning.first().is_some_and(|tuning| tuning.room.get().is_empty()) {
+            let Some(room) = empty_room(usize::from(FIRST[NCACHED])) else { return false };
+            for (tuning, ends) in self.tuning.iter().zip(FIRST.windows(2)) {
+                if let [from, to] = ends {
+                    tuning.room.set(room.get(usize::from(*from)..usize::from(*to)).unwrap_or(&[]));
+                }
             }
         }
-        for (class, stack) in self.stacks.iter().enumerate() {
+        for (class, (stack, tuning)) in self.stacks.iter().zip(&self.tuning).enumerate() {
+            tuning.limit.store(slots(class) as u32, Ordering::Relaxed);
+            tuning.fill.store(FIRST_FILL, Ordering::Relaxed);
+            tuning.missed.store(false, Ordering::Relaxed);
             if size_of_index(class) <= max_bytes {
-                stack.open(self.room_of(class), size_of_index(class));
+                stack.open(tuning.slots(), size_of_index(class));
             } else {
                 stack.close();
             }
-        }
-        for fill in &self.fill {
-            fill.store(FIRST_FILL, Ordering::Relaxed);
         }
         self.open.store(true, Ordering::Relaxed);
         true
@@ -157,29 +207,27 @@ impl Cache {
         if !stack.is_open() {
             return None;
         }
-        let room = self.room_of(class);
+        let tuning = self.tuning.get(class)?;
+        let room = tuning.slots();
         if stack.floor(room) > 0 {
             // The reserve below the floor is needed after all.
             stack.set_floor(room, 0);
             return stack.pop();
         }
         let bin = arena.bin(class)?;
-        let fill = self.fill.get(class)?;
-        let most = (room.len() / 2).max(1) as u32;
-        let want = fill.load(Ordering::Relaxed).min(most);
-        fill.store(want.saturating_mul(2).min(most), Ordering::Relaxed);
-        let got = bin.take(arena, want as usize, |block| {
-            stack.push(block);
-        });
-        // Regions come in address order; turned around, they are popped in address order.
-        if let Some(filled) = room.get(..got) {
-            for i in 0..got / 2 {
-                if let (Some(a), Some(b)) = (filled.get(i), filled.get(got - 1 - i)) {
-                    let low = a.load(Ordering::Relaxed);
-                    a.store(b.load(Ordering::Relaxed), Ordering::Relaxed);
-                    b.store(low, Ordering::Relaxed);
-                }
+        tuning.missed.store(true, Ordering::Relaxed);
+        let want = tuning.next_fill();
+        // Regions come in address order; written from the top down, they are popped in address order.
+        let batch = room.get(..want)?;
+        let mut places = batch.iter().rev();
+        let got = bin.take(arena, want, |block| {
+            if let Some(place) = places.next() {
+                place.store(block, Ordering::Relaxed);
             }
+        });
+        stack.set_len(room, want);
+        if got < want {
+            stack.drop_oldest(room, want - got);
         }
         stack.pop()
     }
@@ -193,29 +241,59 @@ impl Cache {
         if !stack.is_open() {
             return false;
         }
-        self.flush(class, stack.len(self.room_of(class)) / 2, arena);
-        arena.tick();
+        if !self.grow(class) {
+            self.flush(class, stack.len(self.room_of(class)) / 2, arena);
+            arena.tick(1);
+        }
         stack.push(block.0)
+    }
+
+    /// Doubles the limit of a full stack that had run empty before; false when it stays as it is.
+    fn grow(&self, class: usize) -> bool {
+        let (Some(stack), Some(tuning)) = (self.stacks.get(class), self.tuning.get(class)) else { return false };
+        let limit = tuning.limit();
+        let more = (2 * limit).min(most_slots(class));
+        if more == limit || !tuning.missed.load(Ordering::Relaxed) {
+            return false;
+        }
+        tuning.missed.store(false, Ordering::Relaxed);
+        let room = tuning.room.get();
+        let new_room = if room.len() < more { empty_room(more) } else { Some(room) };
+        let Some(new_room) = new_room else { return false };
+        if room.len() < more {
+            for (to, from) in new_room.iter().zip(room) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            tuning.room.set(new_room);
+        }
+        tuning.limit.store(more as u32, Ordering::Relaxed);
+        stack.move_to(room, tuning.slots());
+        true
     }
 
     /// Visits one class: gives back what went unused since the last visit.
     pub(crate) fn collect_step(&self, arena: &Arena) {
         let class = self.cursor.load(Ordering::Relaxed) as usize % NCACHED;
         self.cursor.store(class as u32 + 1, Ordering::Relaxed);
-        let Some(stack) = self.stacks.get(class) else { return };
+        let (Some(stack), Some(tuning)) = (self.stacks.get(class), self.tuning.get(class)) else { return };
         if !stack.is_open() {
             return;
         }
-        let room = self.room_of(class);
+        let room = tuning.slots();
         let unused = stack.floor(room);
         if unused > 0 {
             let give = unused - unused / 4;
             self.flush(class, stack.len(room) - give, arena);
-            if let Some(fill) = self.fill.get(class) {
-                let less = (fill.load(Ordering::Relaxed) / 2).max(FIRST_FILL);
-                fill.store(less, Ordering::Relaxed);
+            let less = (tuning.fill.load(Ordering::Relaxed) / 2).max(FIRST_FILL);
+            tuning.fill.store(less, Ordering::Relaxed);
+            // What was not needed was room too much.
+            let limit = (tuning.limit() - give).max(slots(class));
+            if limit < tuning.limit() && stack.len(room) <= limit {
+                tuning.limit.store(limit as u32, Ordering::Relaxed);
+                stack.move_to(room, tuning.slots());
             }
         }
+        let room = tuning.slots();
         stack.set_floor(room, stack.len(room));
     }
 
@@ -227,8 +305,7 @@ impl Cache {
     }
 
     fn room_of(&self, class: usize) -> &'static [AtomicPtr<u8>] {
-        let (Some(from), Some(to)) = (FIRST.get(class), FIRST.get(class + 1)) else { return &[] };
-        self.room.get().get(usize::from(*from)..usize::from(*to)).unwrap_or(&[])
+        self.tuning.get(class).map_or(&[], Tuning::slots)
     }
 
     /// Gives the oldest blocks of a class back until `keep` are left.
@@ -255,15 +332,9 @@ impl Cache {
     }
 }
 
-/// The active extent of a block that was cached under `class`; reports a block that has none.
-fn extent_of(class: usize, block: *mut u8) -> Option<&'static Extent> {
-    let found = emap::lookup(UserPtr(block)).map(|(_, extent)| extent);
-    let valid = found.filter(|extent| extent.state() == State::Active && extent.class() == class);
-    if valid.is_none() {
-        // Its slab ended although this block was in a cache: it had been freed before.
-        bin::report(BlockPtr(block), SlabMisuse::DoubleFree);
-    }
-    valid
+/// An array of `slots` empty slots.
+fn empty_room(slots: usize) -> Option<&'static [AtomicPtr<u8>]> {
+    base::alloc_slice(slots, |_| AtomicPtr::new(core::ptr::null_mut()))
 }
 
 fn flush_large(class: usize, block: *mut u8) {
@@ -275,21 +346,7 @@ fn flush_large(class: usize, block: *mut u8) {
 }
 
 fn flush_small(class: usize, blocks: &[AtomicPtr<u8>], arena: &Arena) {
-    let mut foreign = 0;
-    if let Some(bin) = arena.bin(class) {
-        let mut inner = bin.lock(arena);
-        for slot in blocks {
-            let block = slot.load(Ordering::Relaxed);
-            let Some(slab) = extent_of(class, block) else { continue };
-            if slab.arena() == arena.ind() {
-                bin.put(&mut inner, arena, slab, BlockPtr(block));
-            } else if let Some(place) = blocks.get(foreign) {
-                // Blocks of others move to the front, which was read already.
-                place.store(block, Ordering::Relaxed);
-                foreign += 1;
-            }
-        }
-    }
+    let foreign = arena.bin(class).map_or(0, |bin| bin.put_batch(arena, blocks));
     let mut rest = blocks.get(..foreign).unwrap_or(&[]);
     while let Some(first) = rest.first() {
         let ind = extent_of(class, first.load(Ordering::Relaxed)).map(Extent::arena);
@@ -338,12 +395,14 @@ mod tests {
         for block in &blocks {
             assert!(cache.free(class, BlockPtr(*block), arena));
         }
-        assert!(cache.bytes() > 0 && cache.bytes() <= slots(class) * 128);
-        // Two rounds without use: the first marks, the later ones give back.
+        // The stack ran empty before it was full, so it grew, up to the bound.
+        assert!(cache.bytes() > slots(class) * 128 && cache.bytes() <= GROWN_BYTES_MAX);
+        // Rounds without use: the first marks, the later ones give back.
         for _ in 0..20 * NCACHED {
             cache.collect_step(arena);
         }
         assert!(cache.bytes() <= 2 * 128, "idle blocks go back, {} bytes left", cache.bytes());
+        assert_eq!(cache.tuning[class].limit(), slots(class));
         cache.close(arena);
         assert_eq!(arena.bin_stats(class).live, 0);
         assert!(cache.alloc(class, arena).is_none());
