@@ -23,6 +23,9 @@ pub enum Error {
     #[error("cannot read {}", path.display())]
     ReadFile { path: PathBuf, source: io::Error },
 
+    #[error("no profile given, only the program {}", path.display())]
+    OnlyProgram { path: PathBuf },
+
     #[error("process {pid} ({name}) ended before its profile table was read")]
     NothingRead { pid: u32, name: String },
 
@@ -88,6 +91,15 @@ impl Error {
                 Some(libc::ENOENT) => Some("create the directory first, or name another file with -o".into()),
                 _ => None,
             },
+            Error::ReadFile { path, source } => match source.kind() {
+                io::ErrorKind::IsADirectory => Some(format!("name the files in it: {}/*.heap", path.display())),
+                io::ErrorKind::NotFound => Some("check the spelling; take a profile with: jeprobe dump --pid P".into()),
+                _ => None,
+            },
+            Error::OnlyProgram { path } => Some(format!(
+                "name a profile after it: jeprobe report {} FILE.heap; take one with: jeprobe dump --pid P",
+                path.display()
+            )),
             Error::NoProcess { .. } => Some("list candidates with: pgrep -a NAME".into()),
             Error::Access { hint, .. } => hint.clone(),
             Error::NoEbpf { hint, .. } => Some(hint.clone()),
@@ -124,7 +136,6 @@ impl Error {
             ),
             Error::Stdout(_)
             | Error::Stderr(_)
-            | Error::ReadFile { .. }
             | Error::NothingRecorded { killed: true, .. }
             | Error::Zombie { .. } | Error::ControlNotTaken { .. } | Error::Spawn { .. } | Error::System { .. } => None,
         }

@@ -88,7 +88,7 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
     if let Some(path) = &output.flamegraph {
         let selection = Selection::new(profile, &symbols, options.value);
         let title = format!("pid {pid}");
-        match outfile::write(path, |out| flamegraph::draw(&selection, &symbols, &options, &title, out)) {
+        match outfile::write(path, |out| flamegraph::draw(&selection, &options, &title, out)) {
             Ok(()) => term.say(format_args!("flame graph written to {}", path.display())),
             Err(Error::WriteFile { source, .. }) if source.kind() == ErrorKind::InvalidInput => {
                 term.warn(format_args!("no flame graph {}: {source}", path.display()));

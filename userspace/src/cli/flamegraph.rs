@@ -6,14 +6,15 @@ use std::io::{self, Write};
 
 use anyhow::{Result, bail};
 
-use super::args::FlamegraphArgs;
+use super::explain::explain;
+use super::load::{Loaded, load, options};
 use super::outcome::Outcome;
-use super::report::{Loaded, explain, load, options};
+use super::report_args::FlamegraphArgs;
 use super::term::Term;
 use crate::outfile;
 use crate::output::{Options, Selection, folded};
 use crate::picture::flame::{self, Flame, human};
-use crate::symbolize::{Symbols, resolve};
+use crate::symbolize::resolve;
 
 /// Runs the command.
 pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
@@ -21,7 +22,7 @@ pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
     let options = options(&args.profile)?;
     let symbols = resolve(&profile, &sources);
     let selection = Selection::new(&profile, &symbols, options.value);
-    let mut lines = folded::lines(&selection, &symbols, &options);
+    let mut lines = folded::lines(&selection, &options);
     let mut flame = words(&selection, &options, &subject, args.icicle);
     if let Some(base) = &args.base {
         let before = load(&args.profile.with_inputs(vec![base.clone()]))?;
@@ -29,7 +30,7 @@ pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
         let selection = Selection::new(&before.profile, &symbols, options.value);
         let change = human(selection.total(), options.value.is_bytes());
         flame.subtitle = format!("{}; before, {}: {change}; red grew, blue shrank", flame.subtitle, before.subject);
-        lines = differences(&folded::lines(&selection, &symbols, &options), &lines);
+        lines = differences(&folded::lines(&selection, &options), &lines);
     }
     if lines.is_empty() {
         bail!("there is nothing to draw in {subject}: no stack has {}", options.value.title());
@@ -50,14 +51,8 @@ pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
 }
 
 /// Draws a profile. Nothing to draw is an error of kind `InvalidInput`.
-pub(super) fn draw(
-    selection: &Selection<'_>,
-    symbols: &Symbols,
-    options: &Options,
-    subject: &str,
-    out: impl Write,
-) -> io::Result<()> {
-    flame::write(&folded::lines(selection, symbols, options), &words(selection, options, subject, false), out)
+pub(super) fn draw(selection: &Selection<'_>, options: &Options, subject: &str, out: impl Write) -> io::Result<()> {
+    flame::write(&folded::lines(selection, options), &words(selection, options, subject, false), out)
 }
 
 fn words(selection: &Selection<'_>, options: &Options, subject: &str, is_icicle: bool) -> Flame {

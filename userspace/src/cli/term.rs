@@ -10,7 +10,8 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Write};
+use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
@@ -85,6 +86,18 @@ impl Term {
         self.results = Results::Stderr;
     }
 
+    /// Shows a result: on a terminal through the pager of `$PAGER`, else like [`Term::result`].
+    pub fn paged(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        if self.results == Results::Stderr {
+            return self.result(write);
+        }
+        match page(write) {
+            Paged::Not(write) => self.result(write),
+            Paged::Done(Err(error)) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Stdout(error).into()),
+            Paged::Done(_) => Ok(()),
+        }
+    }
+
     /// Writes a result to stdout, or where [`Term::results_to_stderr`] said. A closed pipe ends the writing and counts as success.
     pub fn result(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         if self.results == Results::Stderr {
@@ -104,6 +117,34 @@ impl Term {
             Err(error) => Err(Error::Stdout(error).into()),
         }
     }
+}
+
+/// Shows a result through the user's pager when stdout is a terminal; false when it is none, or there is no pager.
+fn page(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Paged<impl FnOnce(&mut dyn Write) -> io::Result<()>> {
+    let pager = std::env::var("PAGER").unwrap_or_else(|_| "less".to_owned());
+    if !io::stdout().is_terminal() || pager.is_empty() || pager == "cat" {
+        return Paged::Not(write);
+    }
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &pager]).stdin(Stdio::piped());
+    if std::env::var_os("LESS").is_none() {
+        // Short results are printed and done; colours pass; the screen keeps what was shown.
+        command.env("LESS", "FRX");
+    }
+    let Ok(mut child) = command.spawn() else { return Paged::Not(write) };
+    let mut input = BufWriter::with_capacity(64 * 1024, child.stdin.take().expect("its input is a pipe"));
+    let written = write(&mut input).and_then(|()| input.flush());
+    // Closes the pipe, or the pager would wait for more; what it did not want is dropped.
+    drop(input.into_parts());
+    // How the pager ended says nothing about the result.
+    let _status = child.wait();
+    Paged::Done(written)
+}
+
+/// Whether a pager took a result.
+enum Paged<W> {
+    Not(W),
+    Done(io::Result<()>),
 }
 
 /// Writes one line to stderr. There is no one left to tell when that fails.

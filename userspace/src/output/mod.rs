@@ -2,15 +2,29 @@
 //!
 //! - `select`: which value, stacks and names are shown.
 //! - `heap_v2`: the text format that jeprof and pprof read.
-//! - `text`: jeprof's table.
-//! - `graph`: which functions and calls a call graph holds.
-//! - `folded`: stacks as lines.
+//! - `view`: addresses become frames; `table`, `paths`: rows, and distinct stacks by name.
+//! - `text`: jeprof's table; `tree`, `peek`, `csv`, `json`: other forms of it.
+//! - `folded`: stacks as lines; `graph`: which functions and calls a call graph holds.
+//! - `style`: looks on a terminal; `whole`: rounding that keeps sums.
+//! - `callgrind`, `speedscope`: for other tools.
 #![forbid(unsafe_code)]
 
+pub mod callgrind;
+pub mod csv;
 pub mod folded;
 pub mod graph;
 pub mod heap_v2;
+pub mod json;
+pub mod paths;
+pub mod peek;
 pub mod select;
+pub mod speedscope;
+pub mod style;
+pub mod table;
 pub mod text;
+pub mod tree;
+pub mod view;
+pub mod whole;
 
-pub use select::{Granularity, Options, Selection, Value};
+pub use select::{Granularity, Numbers, Options, Selection, Sort, Value};
+pub use style::Style;

@@ -1,26 +1,22 @@
 //! What of a profile is shown: which value, which stacks, under which names.
 //!
 //! ```text
-//!  profile ── Value ──► one number per stack (minus the base's)
+//!  profile ──► four numbers per stack (minus the base's)
 //!     │ cut: frames of the allocator fall away at the leaf
-//!     │ focus, ignore: stacks fall away
-//!     ▼ Granularity: frames become keys, each once per stack
-//!  Keyed { keys, stacks: [(keys leaf first, number)] }
+//!     │ focus, ignore: stacks fall away; hide, show: functions fall away
+//!     ▼ addresses become frames, one for each inlined function
+//!  Stack { frames leaf first, numbers } ── Granularity ──► rows
 //! ```
 //!
-//! Steps and order are jeprof's; so the sums are too. The frames of the allocator are found by address first (the
-//! range on record, and mappings of its library), then by the names of jeprof's list.
+//! Steps and order are jeprof's; so the sums are too. The steps themselves are in `view`. The frames of the allocator are
+//! found by address first (the range on record, and mappings of its library), then by the names of jeprof's list.
 #![forbid(unsafe_code)]
-
-use std::collections::{HashMap, HashSet};
 
 use regex::Regex;
 
-use crate::model::{Profile, StackId, Values, call_site};
+use super::style::Style;
+use crate::model::{Profile, StackId, Values};
 use crate::symbolize::{Function, Site, Symbols};
-
-/// Addresses from here on are not code; jeprof passes over them.
-const END_OF_CODE: u64 = 1 << 63;
 
 /// Functions of allocators, by short name: jeprof's list for heap profiles.
 #[rustfmt::skip]
@@ -54,6 +50,9 @@ pub enum Value {
 }
 
 impl Value {
+    /// All of them; a value's place here is its index in [`Numbers`].
+    pub const ALL: [Value; 4] = [Value::InuseSpace, Value::InuseObjects, Value::AllocSpace, Value::AllocObjects];
+
     /// The estimate of it, unbiased: bytes or objects.
     pub fn of(self, values: &Values) -> f64 {
         match self {
@@ -61,6 +60,16 @@ impl Value {
             Value::InuseObjects => values.current.est.objects,
             Value::AllocSpace => values.cumulative.est.bytes,
             Value::AllocObjects => values.cumulative.est.objects,
+        }
+    }
+
+    /// The name that options, pprof and JSON have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Value::InuseSpace => "inuse_space",
+            Value::InuseObjects => "inuse_objects",
+            Value::AllocSpace => "alloc_space",
+            Value::AllocObjects => "alloc_objects",
         }
     }
 
@@ -93,6 +102,18 @@ pub enum Granularity {
     Addresses,
 }
 
+/// The order of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// What the row holds itself, most first.
+    #[default]
+    Flat,
+    /// What it and everything it calls hold, most first.
+    Cumulative,
+    /// By name.
+    Name,
+}
+
 /// The user's choice.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -100,28 +121,38 @@ pub struct Options {
     pub granularity: Granularity,
     /// Bytes instead of MiB.
     pub show_bytes: bool,
-    /// Rows sorted by the cumulative number.
-    pub cum: bool,
+    /// How rows are ordered.
+    pub sort: Sort,
     /// With a base: what shrank counts as 0.
     pub drop_negative: bool,
     /// Only stacks with a matching frame.
     pub focus: Option<Regex>,
     /// No stacks with a matching frame.
     pub ignore: Option<Regex>,
+    /// Without the functions that match; their callers take over what they hold.
+    pub hide: Option<Regex>,
+    /// Only the functions that match.
+    pub show: Option<Regex>,
+    /// Without functions that the compiler inlined: their callers take over what they hold.
+    pub no_inlines: bool,
+    /// Looks of tables and trees.
+    pub style: Style,
     /// Rows printed at most; all when `None`.
     pub limit: Option<usize>,
 }
 
-/// A profile with one number per stack.
+/// The four values of a stack, unbiased, indexed by [`Value`]: bytes in use, objects in use, bytes and objects allocated.
+pub type Numbers = [f64; 4];
+
+/// A profile, minus a base when there is one, under the names that its addresses have.
 #[derive(Debug)]
 pub struct Selection<'a> {
-    profile: &'a Profile,
-    symbols: &'a Symbols,
-    /// By stack id; bytes or objects, estimated, negative where the base had more.
-    values: Vec<f64>,
-    /// Addresses in the allocator's code, and in functions of its list.
-    allocator_addresses: HashSet<u64>,
-    allocator_functions: HashSet<u64>,
+    pub(super) profile: &'a Profile,
+    pub(super) symbols: &'a Symbols,
+    value: Value,
+    /// By stack id; empty without a base.
+    base: Vec<Numbers>,
+    drop_negative: bool,
 }
 
 /// Stacks of keys.
@@ -129,124 +160,82 @@ pub struct Selection<'a> {
 pub struct Keyed {
     /// Names of rows.
     pub keys: Vec<String>,
-    /// Indexes into `keys`, leaf first, each once; and the number.
+    /// Indexes into `keys`, leaf first; and the number.
     pub stacks: Vec<(Vec<usize>, f64)>,
 }
 
 impl<'a> Selection<'a> {
-    /// Takes the value of every stack.
+    /// Shows `value` of every stack.
     pub fn new(profile: &'a Profile, symbols: &'a Symbols, value: Value) -> Selection<'a> {
-        let values = profile.totals().map(|(_, _, values)| value.of(values)).collect();
-        let of_sites = |test: &dyn Fn(&Site) -> bool| {
-            symbols.iter().filter(|(_, site)| test(site)).map(|(avma, _)| avma).collect()
-        };
-        Selection {
-            profile,
-            symbols,
-            values,
-            allocator_addresses: of_sites(&|site| site.is_allocator),
-            allocator_functions: of_sites(&is_allocator_function),
-        }
+        Selection { profile, symbols, value, base: Vec::new(), drop_negative: false }
     }
 
-    /// Subtracts the values of a base whose stacks were adopted: `base` gives the id of each here, and its number.
-    pub fn subtract(&mut self, base: impl IntoIterator<Item = (StackId, f64)>, drop_negative: bool) {
-        for (id, value) in base {
-            self.values[id.index()] -= value;
-        }
-        if drop_negative {
-            for value in &mut self.values {
-                *value = value.max(0.0);
+    /// Subtracts the values of a base whose stacks were adopted: `base` gives the id of each here, and its numbers.
+    pub fn subtract(&mut self, base: impl IntoIterator<Item = (StackId, Numbers)>, drop_negative: bool) {
+        self.base.resize(self.profile.stack_count(), [0.0; 4]);
+        for (id, numbers) in base {
+            for (sum, number) in self.base[id.index()].iter_mut().zip(numbers) {
+                *sum += number;
             }
         }
+        self.drop_negative = drop_negative;
     }
 
-    /// Sum over all stacks, before anything is left out.
+    pub fn profile(&self) -> &'a Profile {
+        self.profile
+    }
+
+    pub fn symbols(&self) -> &'a Symbols {
+        self.symbols
+    }
+
+    /// The value that is shown.
+    pub fn value(&self) -> Value {
+        self.value
+    }
+
+    /// True when a base was subtracted.
+    pub fn has_base(&self) -> bool {
+        !self.base.is_empty()
+    }
+
+    /// What the base had of a stack.
+    pub fn base_of(&self, id: StackId) -> Numbers {
+        self.base.get(id.index()).copied().unwrap_or_default()
+    }
+
+    /// The numbers of a stack; negative where the base had more.
+    pub fn numbers(&self, id: StackId) -> Numbers {
+        let mut numbers = numbers(self.profile.values(id));
+        if let Some(base) = self.base.get(id.index()) {
+            for (number, base) in numbers.iter_mut().zip(base) {
+                *number -= base;
+                if self.drop_negative {
+                    *number = number.max(0.0);
+                }
+            }
+        }
+        numbers
+    }
+
+    /// Sums over all stacks, before anything is left out.
+    pub fn totals(&self) -> Numbers {
+        let mut sums = [0.0; 4];
+        for (id, _, _) in self.profile.totals() {
+            sums.iter_mut().zip(self.numbers(id)).for_each(|(sum, number)| *sum += number);
+        }
+        sums
+    }
+
+    /// Sum of the shown value over all stacks, before anything is left out.
     pub fn total(&self) -> f64 {
-        self.values.iter().sum()
+        self.totals()[self.value as usize]
     }
+}
 
-    /// Frames without the allocator's, as sites: leaf first, addresses of calls.
-    fn user_sites(&self, frames: &[u64]) -> Vec<u64> {
-        let sites: Vec<u64> = frames.iter().enumerate().map(|(depth, &avma)| call_site(depth, avma)).collect();
-        let by_address = sites.iter().take_while(|avma| self.allocator_addresses.contains(avma)).count();
-        let by_name = sites.iter().rposition(|avma| self.allocator_functions.contains(avma));
-        sites[by_address.max(by_name.map_or(0, |at| at + 1))..].to_vec()
-    }
-
-    /// Stacks as keys of rows, allocator frames and unwanted stacks left out. A frame that recurs is kept where it is
-    /// nearest to the leaf.
-    pub fn keyed(&self, options: &Options) -> Keyed {
-        let mut index: HashMap<String, usize> = HashMap::new();
-        let mut by_site: HashMap<u64, Vec<usize>> = HashMap::new();
-        let mut keyed = Keyed::default();
-        self.each_stack(options, |sites, value| {
-            let mut stack = Vec::with_capacity(sites.len());
-            for &avma in sites {
-                let keys = by_site.entry(avma).or_insert_with(|| {
-                    let names = self.keys_of(avma, options.granularity);
-                    names
-                        .into_iter()
-                        .map(|name| {
-                            let next = keyed.keys.len();
-                            *index.entry(name).or_insert_with_key(|name| {
-                                keyed.keys.push(name.clone());
-                                next
-                            })
-                        })
-                        .collect()
-                });
-                for key in keys {
-                    if !stack.contains(key) {
-                        stack.push(*key);
-                    }
-                }
-            }
-            keyed.stacks.push((stack, value));
-        });
-        keyed
-    }
-
-    /// Calls `each` with every stack that is shown: sites leaf first without the allocator's, and its number.
-    pub fn each_stack(&self, options: &Options, mut each: impl FnMut(&[u64], f64)) {
-        let mut focused = Matcher { regex: options.focus.as_ref(), known: HashMap::new() };
-        let mut ignored = Matcher { regex: options.ignore.as_ref(), known: HashMap::new() };
-        for (id, frames, _) in self.profile.totals() {
-            let value = self.values[id.index()];
-            let mut sites = self.user_sites(frames);
-            if focused.matches(&sites, self.symbols) == Some(false)
-                || ignored.matches(&sites, self.symbols) == Some(true)
-            {
-                continue;
-            }
-            sites.retain(|&avma| avma < END_OF_CODE);
-            each(&sites, value);
-        }
-    }
-
-    /// Row names of one address, innermost first.
-    fn keys_of(&self, avma: u64, granularity: Granularity) -> Vec<String> {
-        let Some(site) = self.symbols.site(avma).filter(|site| !site.functions.is_empty()) else {
-            return vec![self.symbols.site(avma).map_or_else(|| format!("{avma:016x}"), |site| site.label.clone())];
-        };
-        user_functions(site)
-            .iter()
-            .map(|function| {
-                let name =
-                    if function.is_inlined { format!("{} (inline)", function.short) } else { function.short.clone() };
-                let location = if function.location.is_empty() { "??:0" } else { &function.location };
-                match granularity {
-                    Granularity::Functions => name,
-                    Granularity::Lines => format!("{name} {location}"),
-                    Granularity::Addresses => format!("{avma:016x} {name} {location}"),
-                    Granularity::Files => match function.location.rsplit_once(':') {
-                        Some((file, _)) => file.to_owned(),
-                        None => site.label.clone(),
-                    },
-                }
-            })
-            .collect()
-    }
+/// All four values.
+pub fn numbers(values: &Values) -> Numbers {
+    Value::ALL.map(|value| value.of(values))
 }
 
 /// Functions of an address, innermost first, without the allocator's that were inlined into a function of the user.
@@ -255,7 +244,7 @@ pub(super) fn user_functions(site: &Site) -> &[Function] {
     &site.functions[site.functions.iter().take_while(cut).count()..]
 }
 
-fn is_allocator_function(site: &Site) -> bool {
+pub(super) fn is_allocator_function(site: &Site) -> bool {
     site.functions.last().is_some_and(|function| is_listed(&function.short))
 }
 
@@ -267,29 +256,6 @@ fn is_listed(short: &str) -> bool {
         || name.contains("TCMalloc")
         || name.starts_with("tcmalloc::")
         || OWN_CRATES.iter().any(|path| name.trim_start_matches('<').starts_with(path))
-}
-
-/// A pattern with its answers by address.
-struct Matcher<'a> {
-    regex: Option<&'a Regex>,
-    known: HashMap<u64, bool>,
-}
-
-impl Matcher<'_> {
-    /// Whether a frame matches: by its 16 digits, a short name or a `FILE:LINE`. `None` without a pattern.
-    fn matches(&mut self, sites: &[u64], symbols: &Symbols) -> Option<bool> {
-        let regex = self.regex?;
-        Some(sites.iter().any(|&avma| {
-            *self.known.entry(avma).or_insert_with(|| {
-                regex.is_match(&format!("{avma:016x}"))
-                    || symbols.site(avma).is_some_and(|site| {
-                        let named =
-                            |function: &Function| regex.is_match(&function.short) || regex.is_match(&function.location);
-                        site.functions.iter().any(named) || regex.is_match(&site.label)
-                    })
-            })
-        }))
-    }
 }
 
 #[cfg(test)]
@@ -413,7 +379,7 @@ mod tests {
     fn a_base_subtracts_and_may_not_go_below_nothing() {
         let profile = profile(&[(&[3, 5], 10), (&[4, 5], 20)]);
         let symbols = symbols();
-        let base = [(StackId(0), 25.0), (StackId(1), 5.0)];
+        let base = [(StackId(0), [25.0, 0.0, 0.0, 0.0]), (StackId(1), [5.0, 0.0, 0.0, 0.0])];
         for (drop_negative, total) in [(false, 0.0), (true, 15.0)] {
             let mut selection = Selection::new(&profile, &symbols, Value::InuseSpace);
             selection.subtract(base, drop_negative);

@@ -11,69 +11,47 @@
 //! is a total of 0. Bytes and objects are cut at the point, not rounded; MB are 2^20 bytes with one decimal.
 #![forbid(unsafe_code)]
 
-use std::cmp::Ordering;
 use std::io::{self, Write};
 
-use super::select::{Keyed, Options, Selection};
+use super::select::{Options, Selection};
+use super::table::Table;
 
 /// Writes the table.
 pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) -> io::Result<()> {
-    let total = selection.total();
-    if total != 0.0 {
-        let unit = match (options.value.is_bytes(), options.show_bytes) {
-            (false, _) => "objects",
-            (true, true) => "B",
-            (true, false) => "MB",
-        };
-        writeln!(out, "Total: {} {unit}", amount(total, options))?;
+    let table = Table::new(selection, options);
+    if table.total != 0.0 {
+        let heading = format!("Total: {} {}", amount(table.total, options), unit(options));
+        writeln!(out, "{}", options.style.heading(&heading))?;
     }
-    let keyed = selection.keyed(options);
-    let mut rows = rows(&keyed);
-    // Before the limit counts them: a process that frees most of what it takes has many.
-    rows.retain(|row| row.flat != 0.0 || row.cumulative != 0.0);
-    let base: f64 = rows.iter().map(|row| row.flat).sum();
-    let sorted_by = |row: &Row<'_>| if options.cum { row.cumulative } else { row.flat };
-    rows.sort_by(|a, b| {
-        let falling = sorted_by(b).partial_cmp(&sorted_by(a)).unwrap_or(Ordering::Equal);
-        falling.then_with(|| a.name.cmp(b.name))
-    });
     let mut running = 0.0;
-    for row in rows.iter().take(options.limit.unwrap_or(usize::MAX)) {
+    for row in table.rows.iter().take(options.limit.unwrap_or(usize::MAX)) {
         running += row.flat;
-        writeln!(
-            out,
-            "{:>8} {:>6} {:>6} {:>8} {:>6} {}",
+        let numbers = format!(
+            "{:>8} {:>6} {:>6} {:>8} {:>6}",
             amount(row.flat, options),
-            percent(row.flat, base),
-            percent(running, base),
+            percent(row.flat, table.shown),
+            percent(running, table.shown),
             amount(row.cumulative, options),
-            percent(row.cumulative, base),
-            row.name
-        )?;
+            percent(row.cumulative, table.shown)
+        );
+        let share = row.cumulative * 100.0 / table.shown;
+        let name = options.style.name(&row.name, numbers.len() + 1);
+        writeln!(out, "{} {name}", options.style.numbers(&numbers, share))?;
     }
     Ok(())
 }
 
-struct Row<'a> {
-    name: &'a str,
-    flat: f64,
-    cumulative: f64,
-}
-
-fn rows(keyed: &Keyed) -> Vec<Row<'_>> {
-    let mut rows: Vec<Row<'_>> = keyed.keys.iter().map(|name| Row { name, flat: 0.0, cumulative: 0.0 }).collect();
-    for (stack, value) in &keyed.stacks {
-        if let Some(&leaf) = stack.first() {
-            rows[leaf].flat += value;
-        }
-        for &key in stack {
-            rows[key].cumulative += value;
-        }
+/// The unit that [`amount`] counts in.
+pub(super) fn unit(options: &Options) -> &'static str {
+    match (options.value.is_bytes(), options.show_bytes) {
+        (false, _) => "objects",
+        (true, true) => "B",
+        (true, false) => "MB",
     }
-    rows
 }
 
-fn amount(value: f64, options: &Options) -> String {
+/// A number as tables print it.
+pub(super) fn amount(value: f64, options: &Options) -> String {
     if options.value.is_bytes() && !options.show_bytes {
         format!("{:.1}", value / f64::from(1 << 20))
     } else {
@@ -81,7 +59,8 @@ fn amount(value: f64, options: &Options) -> String {
     }
 }
 
-fn percent(value: f64, total: f64) -> String {
+/// Share of a total.
+pub(super) fn percent(value: f64, total: f64) -> String {
     if total != 0.0 {
         format!("{:.1}%", value * 100.0 / total)
     } else if value == 0.0 {

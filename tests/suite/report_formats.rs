@@ -1,0 +1,176 @@
+//! Formats of `jeprobe report`: every one is read again by a reader that shares no code with the command
+//! (`programs/totals.py`), and all agree on the totals.
+
+use std::path::{Path, PathBuf};
+
+use jeprobe_tests::{Ended, Run, TempDir, artefact, skip};
+
+fn fixture(name: &str) -> PathBuf {
+    artefact::fixture("report").join(name)
+}
+
+fn report(args: &[&str]) -> Ended {
+    Run::new(artefact::command()).dir(fixture("")).arg("report").args(args).finish()
+}
+
+/// What the independent reader finds in a file.
+fn totals(format: &str, file: &Path) -> Vec<(String, i64)> {
+    let reader = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/totals.py");
+    let ended = Run::new("/usr/bin/python3").arg(reader).arg(format).arg(file).finish();
+    assert_eq!(ended.code(), 0, "{format}: {ended}");
+    let parse = |line: &str| {
+        let (key, value) = line.split_once(" = ").unwrap_or_else(|| panic!("KEY = VALUE: {line}"));
+        (key.to_owned(), value.parse().expect("a whole number"))
+    };
+    ended.stdout.lines().map(parse).collect()
+}
+
+/// The number under one of the names.
+#[track_caller]
+fn number(totals: &[(String, i64)], names: &[&str]) -> i64 {
+    let found = totals.iter().find(|(key, _)| names.contains(&key.as_str()));
+    found.unwrap_or_else(|| panic!("none of {names:?} in {totals:?}")).1
+}
+
+#[test]
+fn totals_are_equal_in_every_format() {
+    if !Path::new("/usr/bin/python3").exists() {
+        skip!("no python3");
+    }
+    let directory = TempDir::new("report-formats");
+    for inputs in [
+        &["./leak", "hand.heap"][..],
+        &["./leak", "goog_v2.heap"],
+        &["./leak", "goog_v1.heap"],
+        &["./cpp", "cpp.heap"],
+        &["./mix", "mix_unbias_true.heap"],
+        &["./threads", "threads.2.heap"],
+        &["./leak", "hand_base.heap", "hand.heap"],
+    ] {
+        let write = |format: &str, value: &str| {
+            let file = directory.path().join(format!("{}.{value}.{format}", inputs[1]));
+            let output = file.to_str().expect("a UTF-8 path");
+            let option = format!("--{value}");
+            let print = ["--show_bytes", &option, "--format", format, "-o", output];
+            let ended = report(&[&print[..], inputs].concat());
+            assert_eq!((ended.code(), ended.stdout.as_str()), (0, ""), "{ended}");
+            totals(format, &file)
+        };
+        // The form with every digit.
+        let known = write("json", "inuse_space");
+        for format in ["speedscope", "callgrind"] {
+            for (value, found) in write(format, "inuse_space") {
+                assert_eq!(found, number(&known, &[&value]), "{inputs:?}: {value} in {format}");
+            }
+        }
+        for value in ["inuse_space", "alloc_objects"] {
+            for format in ["text", "tree", "csv", "folded"] {
+                let found = number(&write(format, value), &["shown"]);
+                // jeprof's layout cuts at the point instead of rounding.
+                let slack = i64::from(matches!(format, "text" | "tree"));
+                let known = number(&known, &[value]);
+                assert!((known - found).abs() <= slack, "{inputs:?}: {value} in {format} {found}, json {known}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_files_name_chooses_the_format() {
+    let directory = TempDir::new("report-names");
+    for (name, begins) in [
+        ("a.json", "{\"addresses\""),
+        ("a.speedscope.json", "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\""),
+        ("a.csv", "function,flat_bytes,"),
+        ("a.folded", "main;big_user;leaf 3638090\n"),
+        ("a.callgrind", "# callgrind format\n"),
+        ("a.txt", "Total: 8.5 MB\n"),
+    ] {
+        let path = directory.path().join(name);
+        report(&["-o", path.to_str().expect("a UTF-8 path"), "./leak", "hand.heap"]).ok().discard();
+        let text = std::fs::read_to_string(&path).expect("written");
+        assert!(text.starts_with(begins), "{name}: {}", &text[..text.len().min(100)]);
+    }
+}
+
+#[test]
+fn callgrind_annotate_reads_the_callgrind_format() {
+    let annotate = "/usr/bin/callgrind_annotate";
+    if !Path::new(annotate).exists() {
+        skip!("no {annotate}");
+    }
+    let directory = TempDir::new("report-callgrind");
+    let path = directory.path().join("callgrind.out.1");
+    report(&["-o", path.to_str().expect("a UTF-8 path"), "./leak", "hand.heap"]).ok().discard();
+    let ended = Run::new(annotate).arg("--inclusive=yes").arg(&path).finish().ok();
+    let row = |name: &str| ended.stdout.lines().find(|line| line.ends_with(name)).unwrap_or_default().to_owned();
+    assert!(row("leak.c:main").trim_start().starts_with("8,886,092"), "{ended}");
+    assert!(row("leak.c:small_user").trim_start().starts_with("5,248,002"), "{ended}");
+}
+
+#[test]
+fn a_tree_keeps_the_calls_and_peek_both_sides() {
+    let tree = report(&["--format", "tree", "./leak", "hand.heap"]).ok();
+    assert_eq!(
+        tree.stdout,
+        "Total: 8.5 MB\n     8.5 100.0%      0.0 main\n     5.0  59.1%      0.0 ├─ small_user\n     5.0  59.1%      5.0 │  \
+         leaf\n     3.5  40.9%      0.0 └─ big_user\n     3.5  40.9%      3.5    leaf\n"
+    );
+    let peek = report(&["--peek", "^small", "./leak", "hand.heap"]).ok();
+    assert_eq!(
+        peek.stdout,
+        "small_user: 5.0 MB (59.1%) in and below it, 0.0 MB (0.0%) itself\n     5.0 100.0%   called by main\n     5.0 \
+         100.0%   calls leaf\n"
+    );
+    let none = report(&["--peek", "nowhere", "./leak", "hand.heap"]).ok();
+    assert!(none.stdout.is_empty() && none.stderr.contains("no function matches \"nowhere\""), "{none}");
+}
+
+#[test]
+fn hidden_functions_give_what_they_hold_to_their_callers() {
+    let hidden = report(&["--show_bytes", "--hide", "^leaf$", "./leak", "hand.heap"]).ok();
+    assert!(hidden.stdout.contains(" 59.1%  59.1%  5248001  59.1% small_user\n"), "{hidden}");
+    assert!(!hidden.stdout.contains("leaf"), "{hidden}");
+    let shown = report(&["--show_bytes", "--show", "^(main|leaf)$", "./leak", "hand.heap"]).ok();
+    assert_eq!(shown.stdout.lines().count(), 3, "{shown}");
+    let sorted = report(&["--sort", "name", "--top", "2", "./leak", "hand.heap"]).ok();
+    let names: Vec<_> = sorted.stdout.lines().skip(1).filter_map(|line| line.split_whitespace().last()).collect();
+    assert_eq!(names, ["big_user", "leaf"]);
+}
+
+#[test]
+fn a_terminal_gets_colours_a_pager_and_names_that_fit() {
+    if !Path::new("/usr/bin/python3").exists() {
+        skip!("no python3 to make a terminal");
+    }
+    let terminal = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/terminal.py");
+    let on_terminal = |environment: &[(&str, &str)]| {
+        let mut run = Run::new("/usr/bin/python3").dir(fixture("")).arg(&terminal).arg("40").arg(artefact::command());
+        for (key, value) in environment {
+            run = run.env(key, value);
+        }
+        run.args(["report", "--lines", "./leak", "hand.heap"]).finish().ok()
+    };
+    let paged = on_terminal(&[("PAGER", "sed s/^/paged:/"), ("TERM", "xterm")]);
+    assert!(paged.stdout.contains("paged:\u{1b}[1mTotal: 8.5 MB\u{1b}[0m"), "{paged}");
+    let plain = on_terminal(&[("PAGER", "cat"), ("TERM", "xterm"), ("NO_COLOR", "1")]);
+    assert!(plain.stdout.contains("Total: 8.5 MB") && !plain.stdout.contains('\u{1b}'), "{plain}");
+    // The pager marked every line, and cut names leave no line longer than the terminal.
+    assert!(plain.stdout.lines().any(|line| line.contains('…')), "{plain}");
+    let forced = report(&["--color", "always", "./leak", "hand.heap"]).ok();
+    assert!(forced.stdout.starts_with("\u{1b}[1mTotal"), "{forced}");
+}
+
+#[test]
+fn what_is_no_profile_is_refused_with_advice() {
+    for (args, error, hint) in [
+        (&["./leak"][..], "no profile given, only the program ./leak", "jeprobe report ./leak FILE.heap"),
+        (&["."], "cannot read .", "name the files in it: ./*.heap"),
+        (&["./nowhere.heap"], "cannot read ./nowhere.heap", "take a profile with: jeprobe dump --pid P"),
+        (&["hand.heap", "./leak"], "cannot read the profile ./leak", "name the program first"),
+    ] {
+        let ended = report(args);
+        assert_eq!((ended.code(), ended.stdout.as_str()), (1, ""), "{ended}");
+        assert!(ended.stderr.contains(error) && ended.stderr.contains(hint), "{ended}");
+    }
+}

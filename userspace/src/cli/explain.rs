@@ -1,0 +1,88 @@
+//! What is to be known about a result, on stderr: what the estimate rests on, what the recording lost, notes of the recorder,
+//! addresses without names and why.
+#![forbid(unsafe_code)]
+
+use super::term::Term;
+use crate::estimate;
+use crate::model::Profile;
+use crate::output::Options;
+use crate::symbolize::Symbols;
+
+/// Files without names that are listed one by one.
+const LISTED_PROBLEMS: usize = 5;
+
+/// Says on stderr what the numbers rest on and what is missing from them.
+pub fn explain(profile: &Profile, symbols: &Symbols, options: &Options, term: &mut Term) {
+    let interval = profile.interval();
+    let sums = |values: &crate::model::Values| {
+        if options.value.is_cumulative() { values.cumulative } else { values.current }
+    };
+    if options.value.is_cumulative() && !profile.has_cumulative() {
+        term.warn("the profile has no cumulative counts; run the program with MALLOC_CONF=prof_accum:true");
+    } else if interval.0 > 1 {
+        let (mut samples, mut variance, mut bytes) = (0, 0.0, 0.0);
+        for (_, _, values) in profile.totals() {
+            samples += sums(values).raw.objects;
+            variance += estimate::variance_bytes2(sums(values));
+            bytes += sums(values).est.bytes;
+        }
+        if samples == 0 && !options.value.is_cumulative() {
+            term.say(nothing_live(profile));
+        }
+        if bytes > 0.0 {
+            term.say(format_args!(
+                "estimated from {samples} samples, one per {} bytes; standard error of the total {:.1}%",
+                interval.0,
+                100.0 * variance.sqrt() / bytes
+            ));
+        }
+    }
+    for (reason, count) in profile.losses() {
+        term.warn(format_args!("lost: {count} {}; {}", reason.meaning(), reason.remedy()));
+    }
+    for note in profile.notes() {
+        term.warn(note);
+    }
+    let (all, unnamed) = symbols.counts();
+    if unnamed > 0 {
+        term.say(format_args!("unresolved: {unnamed} of {all} addresses have no name"));
+    }
+    for problem in symbols.problems().iter().take(LISTED_PROBLEMS) {
+        let place = if problem.path.is_empty() { "outside every mapped file" } else { &problem.path };
+        term.say(format_args!("  {} in {place}: {}", problem.addresses, problem.reason));
+    }
+    let more = symbols.problems().len().saturating_sub(LISTED_PROBLEMS);
+    if more > 0 {
+        term.say(format_args!("  and {more} more files"));
+    }
+}
+
+/// Says why there is no table.
+fn nothing_live(profile: &Profile) -> String {
+    let counted = profile.counters().iter().find(|(name, _)| name == "samples").map(|&(_, count)| count);
+    let cumulative = profile.has_cumulative().then(|| profile.sum().cumulative.raw.objects);
+    match counted.or(cumulative) {
+        Some(0) => "no live sampled memory: no sample was taken".to_owned(),
+        Some(1) => "no live sampled memory: the one sample that was taken was freed".to_owned(),
+        Some(taken) => format!("no live sampled memory: {taken} samples were taken and all were freed"),
+        None => "no live sampled memory: no sample was taken, or all were freed".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nothing_live;
+    use crate::model::Profile;
+    use crate::units::{Count, EstCount, SampleInterval, Sums};
+
+    #[test]
+    fn an_empty_table_is_explained() {
+        let mut profile = Profile::new(SampleInterval(1024));
+        assert!(nothing_live(&profile).ends_with("no sample was taken, or all were freed"));
+        let freed = Sums { raw: Count { objects: 3, bytes: 30 }, est: EstCount { objects: 300.0, bytes: 3000.0 } };
+        profile.add(&[1], None, Sums::ZERO, freed);
+        assert_eq!(nothing_live(&profile), "no live sampled memory: 3 samples were taken and all were freed");
+        profile.add_counter("samples", 5);
+        assert_eq!(nothing_live(&profile), "no live sampled memory: 5 samples were taken and all were freed");
+    }
+}

@@ -1,0 +1,64 @@
+//! The table as comma-separated values (RFC 4180), for spreadsheets and scripts.
+//!
+//! `function,flat_bytes,flat_percent,cumulative_bytes,cumulative_percent`; the first word is what a row is, `bytes` or
+//! `objects` the unit. Whole numbers whose flat column sums up to the rounded total; stacks without a frame are the row
+//! `[no stack]`. With a base the numbers are differences.
+#![forbid(unsafe_code)]
+
+use std::io::{self, Write};
+
+use super::select::{Granularity, Options, Selection};
+use super::table::{Row, Table};
+use super::view::NO_STACK;
+use super::whole::Whole;
+
+/// Writes the table.
+pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) -> io::Result<()> {
+    let mut table = Table::new(selection, options);
+    if table.no_stack != 0.0 {
+        table.rows.push(Row { name: NO_STACK.into(), flat: table.no_stack, cumulative: table.no_stack });
+        table.shown += table.no_stack;
+    }
+    let row = match options.granularity {
+        Granularity::Functions => "function",
+        Granularity::Lines => "line",
+        Granularity::Files => "file",
+        Granularity::Addresses => "address",
+    };
+    let unit = if options.value.is_bytes() { "bytes" } else { "objects" };
+    write!(out, "{row},flat_{unit},flat_percent,cumulative_{unit},cumulative_percent\r\n")?;
+    let share = |value: f64| if table.shown == 0.0 { 0.0 } else { value * 100.0 / table.shown };
+    let mut whole = Whole::default();
+    for row in table.rows.iter().take(options.limit.unwrap_or(usize::MAX)) {
+        write!(
+            out,
+            "{},{},{:.2},{},{:.2}\r\n",
+            field(&row.name),
+            whole.next(row.flat),
+            share(row.flat),
+            row.cumulative.round() as i64,
+            share(row.cumulative)
+        )?;
+    }
+    Ok(())
+}
+
+/// Quoted where a reader would split or trim it.
+pub(super) fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::field;
+
+    #[test]
+    fn names_with_separators_are_quoted() {
+        assert_eq!(field("operator new"), "operator new");
+        assert_eq!(field("f(int, \"x\")"), "\"f(int, \"\"x\"\")\"");
+    }
+}

@@ -1,0 +1,76 @@
+//! One row per function, line, file or address: what it holds itself, and what it and everything it calls hold.
+//!
+//! | number | is |
+//! |---|---|
+//! | flat | stacks whose leaf it is |
+//! | cumulative | stacks that contain it; recursion counts once |
+//!
+//! A stack without a frame outside the allocator belongs to no row; its number is [`Table::no_stack`].
+#![forbid(unsafe_code)]
+
+use std::cmp::Ordering;
+use std::convert::Infallible;
+
+use super::select::{Options, Selection, Sort};
+use super::view::Keys;
+
+/// One row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    pub name: String,
+    pub flat: f64,
+    pub cumulative: f64,
+}
+
+/// The rows that are not all 0, sorted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    pub rows: Vec<Row>,
+    /// Sum of the whole selection, before focus and ignore.
+    pub total: f64,
+    /// Sum of what is shown in rows, as leaves.
+    pub shown: f64,
+    /// Sum of the stacks that have no frame.
+    pub no_stack: f64,
+}
+
+impl Table {
+    /// Sums the shown value by row.
+    pub fn new(selection: &Selection<'_>, options: &Options) -> Table {
+        let mut keys = Keys::new(options.granularity);
+        let mut sums: Vec<(f64, f64)> = Vec::new();
+        let mut no_stack = 0.0;
+        let walked = selection.walk::<Infallible>(options, |stack, frames| {
+            let value = stack.numbers[options.value as usize];
+            let Some(&leaf) = stack.frames.first() else {
+                no_stack += value;
+                return Ok(());
+            };
+            let leaf = keys.of(leaf, frames);
+            sums.resize(keys.names.len(), (0.0, 0.0));
+            sums[leaf].0 += value;
+            keys.each_once(stack.frames, frames, |row| sums[row].1 += value);
+            Ok(())
+        });
+        let Ok(_) = walked;
+        sums.resize(keys.names.len(), (0.0, 0.0));
+        let named = keys.names.into_iter().zip(sums);
+        let mut rows: Vec<Row> = named
+            .map(|(name, (flat, cumulative))| Row { name, flat, cumulative })
+            // A process that frees most of what it takes has many.
+            .filter(|row| row.flat != 0.0 || row.cumulative != 0.0)
+            .collect();
+        let shown = rows.iter().map(|row| row.flat).sum();
+        rows.sort_by(|a, b| falling(a, b, options.sort).then_with(|| a.name.cmp(&b.name)));
+        Table { rows, total: selection.total(), shown, no_stack }
+    }
+}
+
+fn falling(a: &Row, b: &Row, sort: Sort) -> Ordering {
+    let key = |row: &Row| match sort {
+        Sort::Flat => row.flat,
+        Sort::Cumulative => row.cumulative,
+        Sort::Name => 0.0,
+    };
+    key(b).partial_cmp(&key(a)).unwrap_or(Ordering::Equal)
+}
