@@ -1,7 +1,8 @@
-//! One arena: 36 bins over one page allocator.
+//! One arena: 36 bins, and as many for sampled blocks, over one page allocator.
 //!
 //! Threads are spread over arenas so that they seldom meet at a lock; a block always returns to the arena that its
-//! extent names, whoever frees it. Fields: `bins`, `pages` behind their own locks; counters atomic, Relaxed
+//! extent names, whoever frees it. Sampled small blocks have slabs of their own, so that a live sample takes no other block
+//! off the fast path of `free`. Fields: `bins`, `pages` behind their own locks; counters atomic, Relaxed
 //! (statistics); `ind` init-only; `threads` atomic.
 #![forbid(unsafe_code)]
 
@@ -38,6 +39,7 @@ pub use crate::pages::LargeStats;
 /// One arena.
 pub struct Arena {
     ind: u32,
+    /// By class; then those of sampled blocks, by class.
     bins: &'static [Bin],
     pages: Mutex<Pages>,
     threads: AtomicU32,
@@ -52,7 +54,7 @@ impl Arena {
         let pages = Pages::new(ind, retain, dirty_ms, muzzy_ms)?;
         Some(Arena {
             ind,
-            bins: base::alloc_slice(NBINS, |class| Bin::new(ind, class))?,
+            bins: base::alloc_slice(2 * NBINS, |bin| Bin::new(ind, bin % NBINS))?,
             pages: Mutex::new(Rank::Pages, pages),
             threads: AtomicU32::new(0),
             ticks: AtomicU32::new(0),
@@ -82,8 +84,13 @@ impl Arena {
         self.threads.store(count, Ordering::Relaxed);
     }
 
+    /// The bin of the blocks of a class that caches hold.
     pub(crate) fn bin(&self, class: usize) -> Option<&Bin> {
         self.bins.get(class)
+    }
+
+    fn bin_of_samples(&self, class: usize) -> Option<&Bin> {
+        self.bins.get(NBINS + class)
     }
 
     /// One region of a small class, without a cache.
@@ -93,9 +100,17 @@ impl Arena {
         block
     }
 
+    /// One region of a small class for a block that is to be sampled.
+    pub(crate) fn alloc_sampled(&self, class: usize) -> Option<*mut u8> {
+        let mut block = None;
+        self.bin_of_samples(class)?.take(&Samples(self), 1, |region| block = Some(region));
+        block
+    }
+
     /// Frees one region without a cache.
     pub(crate) fn free_small(&self, slab: &'static Extent, block: crate::ptr::BlockPtr) {
-        if let Some(bin) = self.bins.get(slab.class()) {
+        let bin = if slab.is_sampled() { self.bin_of_samples(slab.class()) } else { self.bin(slab.class()) };
+        if let Some(bin) = bin {
             bin.put(self, slab, block);
         }
     }
@@ -163,31 +178,25 @@ impl Arena {
         done
     }
 
-    /// Notes that a block in `extent`, one of this arena's, is a live sample: `free` must look closer from now on.
-    pub(crate) fn add_sample(&self, extent: &'static Extent) {
-        let _guard = self.sample_guard(extent);
-        if extent.add_sample() == 1 {
-            emap::set_fast(extent, 0);
-        }
-    }
-
-    /// Notes that a live sample in `extent` was freed; after the last one the fast path serves the extent again.
-    pub(crate) fn remove_sample(&self, extent: &'static Extent) {
-        let _guard = self.sample_guard(extent);
-        if extent.remove_sample() == 0 {
-            emap::set_fast(extent, Self::fast_of(extent));
-        }
-    }
-
-    /// Several threads may sample and free in one slab: its bin's lock orders them. A large block has one owner.
-    fn sample_guard(&self, extent: &Extent) -> Option<crate::bin::Held<'_>> {
-        if extent.is_slab() { self.bins.get(extent.class()).map(Bin::hold) } else { None }
+    /// Says whether a large block is a live sample: `free` must look closer while it is.
+    pub(crate) fn set_sampled(extent: &'static Extent, sampled: bool) {
+        extent.set_sampled(sampled);
+        Self::map_large(extent);
     }
 
     fn fast_of(extent: &Extent) -> usize {
-        let cached =
-            extent.is_slab() || extent.bytes() == size_of_index(extent.class()) && extent.bytes() <= CACHED_MAX;
+        let cached = extent.bytes() == size_of_index(extent.class()) && extent.bytes() <= CACHED_MAX;
         if cached && !extent.is_sampled() { fast_offset(extent.class()) } else { 0 }
+    }
+
+    fn slab(&self, class: usize, shape: &SlabShape, sampled: bool) -> Option<&'static Extent> {
+        let bytes = shape.slab_bytes as usize;
+        let extent = self.alloc_pages(|pages| pages.alloc(bytes, sys::page_size(), Fit::Tight)).ok()?;
+        extent.set_use(class, true);
+        extent.set_sampled(sampled);
+        slab::init(extent, shape);
+        emap::set_slab(extent, if sampled { 0 } else { fast_offset(class) });
+        Some(extent)
     }
 
     fn map_large(extent: &'static Extent) {
@@ -318,7 +327,8 @@ impl Arena {
 
     /// Counts of a bin.
     pub fn bin_stats(&self, class: usize) -> BinStats {
-        self.bins.get(class).map(Bin::stats).unwrap_or_default()
+        let stats = |bin: Option<&Bin>| bin.map(Bin::stats).unwrap_or_default();
+        stats(self.bin(class)).with(&stats(self.bin_of_samples(class)))
     }
 
     /// Counts of large blocks.
@@ -345,17 +355,30 @@ impl Arena {
     }
 }
 
-impl SlabSource for Arena {
+/// The arena as the source of slabs of sampled blocks.
+struct Samples<'a>(&'a Arena);
+
+impl SlabSource for Samples<'_> {
     fn new_slab(&self, class: usize, shape: &SlabShape) -> Option<&'static Extent> {
-        let bytes = shape.slab_bytes as usize;
-        let extent = self.alloc_pages(|pages| pages.alloc(bytes, sys::page_size(), Fit::Tight)).ok()?;
-        extent.set_use(class, true);
-        slab::init(extent, shape);
-        emap::set_slab(extent, fast_offset(class));
-        Some(extent)
+        self.0.slab(class, shape, true)
     }
 
     fn end_slab(&self, slab: &'static Extent) {
+        self.0.end_slab(slab);
+    }
+
+    fn keeps_spares(&self) -> bool {
+        self.0.keeps_spares()
+    }
+}
+
+impl SlabSource for Arena {
+    fn new_slab(&self, class: usize, shape: &SlabShape) -> Option<&'static Extent> {
+        self.slab(class, shape, false)
+    }
+
+    fn end_slab(&self, slab: &'static Extent) {
+        slab.set_sampled(false);
         emap::clear_slab(slab);
         self.give_pages_back(slab);
     }

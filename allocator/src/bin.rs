@@ -31,7 +31,7 @@ use crate::prim::{AtomicPtr, AtomicU32, Ordering};
 use crate::ptr::{BlockPtr, UserPtr};
 use crate::sizeclass::{SlabShape, slab_shape};
 use crate::slab::{self, SlabMisuse};
-use crate::sync::mutex::{Guard, Mutex};
+use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
 
 /// Bytes of spare slabs that a bin keeps at most.
@@ -63,6 +63,22 @@ pub struct BinStats {
     pub slabs_made: u64,
 }
 
+impl BinStats {
+    /// The counts of both together.
+    #[must_use]
+    pub(crate) fn with(&self, other: &BinStats) -> BinStats {
+        BinStats {
+            allocs: self.allocs + other.allocs,
+            frees: self.frees + other.frees,
+            fills: self.fills + other.fills,
+            flushes: self.flushes + other.flushes,
+            live: self.live.wrapping_add(other.live),
+            slabs: self.slabs + other.slabs,
+            slabs_made: self.slabs_made + other.slabs_made,
+        }
+    }
+}
+
 pub(crate) struct Inner {
     current: Option<&'static Extent>,
     nonfull: Heap<Extent>,
@@ -71,9 +87,6 @@ pub(crate) struct Inner {
     fewest_spares: u32,
     stats: BinStats,
 }
-
-/// Proof of holding a bin's lock, without access to the bin.
-pub(crate) struct Held<'a>(#[expect(dead_code, reason = "held, not used")] Guard<'a, Inner>);
 
 /// One bin.
 pub(crate) struct Bin {
@@ -122,11 +135,6 @@ impl Bin {
         inner.stats.live += got as u64;
         inner.stats.fills += 1;
         got
-    }
-
-    /// Takes the lock for work on the samples of a slab.
-    pub(crate) fn hold(&self) -> Held<'_> {
-        Held(self.inner.lock())
     }
 
     /// Frees one block of this bin.

@@ -19,7 +19,7 @@
 //! | first and last page of a free extent | extent, 0 |
 //! | any other | null |
 //!
-//! A slab or block that holds live samples has `fast` 0 and counts them in its descriptor, so `free` finds the class of an ordinary block with two dependent loads and leaves the fast path for everything else.
+//! A slab of sampled blocks and a large block that is a live sample have `fast` 0, so `free` finds the class of an ordinary block with two dependent loads and leaves the fast path for everything else.
 //!
 //! I-EMAP-1: a word with `fast` != 0 belongs to an active extent. I-EMAP-2: no page inside an extent, other than
 //! those of the table above, has a word. I-EMAP-3: a descriptor in a word is never freed (`extent.rs`).
@@ -201,12 +201,6 @@ pub(crate) fn clear_ends(extent: &'static Extent) {
     store(last_page(extent), None, 0);
 }
 
-/// Writes the words of a used extent anew: `fast` 0 takes it off the fast path, because a block inside is a live
-/// sample.
-pub(crate) fn set_fast(extent: &'static Extent, fast: usize) {
-    if extent.is_slab() { set_slab(extent, fast) } else { set_large(extent, fast) }
-}
-
 /// The extent whose last page lies right below `addr`.
 pub(crate) fn extent_below(addr: usize) -> Option<&'static Extent> {
     word(addr.wrapping_sub(GRANULE)).extent()
@@ -267,7 +261,7 @@ mod tests {
             assert!(core::ptr::eq(found(page).extent().expect("known"), extent));
             assert_eq!(found(page).fast(), 96);
         }
-        set_fast(extent, 0);
+        set_slab(extent, 0);
         assert!(found(2).fast() == 0 && found(2).extent().is_some());
         clear_slab(extent);
         set_free(extent);

@@ -14,13 +14,13 @@
 //! The first cache line is all that finding, cutting and merging touch; the second is the bitmap of a slab:
 //!
 //! ```text
-//!   0 addr  8 bytes  16 arena  20 nfree  24 state class slab zeroed  28 samples  32 links  │ 64 free
+//!   0 addr  8 bytes  16 arena  20 nfree  24 state class slab zeroed  28 sampled  32 links  │ 64 free
 //! ```
 //!
 //! An extent is in one container at a time: a set's ring, a bin's heap, the pool or a purge's list. They share the links.
 //!
 //! Fields: `addr`, `bytes` as the state says; `arena` init-only; `state` lock:Pages, read by anyone as a hint;
-//! links as the state says; `free`, `nfree` lock:Bin; `samples` lock:Bin
+//! links as the state says; `free`, `nfree` lock:Bin; `sampled` lock:Bin
 //! for a slab, the owner of the block for a large one; read by anyone who holds a block inside, for whom it is exact.
 #![forbid(unsafe_code)]
 
@@ -63,7 +63,7 @@ pub(crate) struct Extent {
     class: AtomicU8,
     slab: AtomicBool,
     zeroed: AtomicBool,
-    samples: AtomicU32,
+    sampled: AtomicBool,
     links: [Link<Extent>; 3],
     _pad: [u64; 1],
     pub(crate) free: Bitmap,
@@ -83,7 +83,7 @@ impl Extent {
             class: AtomicU8::new(0),
             slab: AtomicBool::new(false),
             zeroed: AtomicBool::new(false),
-            samples: AtomicU32::new(0),
+            sampled: AtomicBool::new(false),
             links: [const { Link::null() }; 3],
             _pad: [0],
             free: Bitmap::new(),
@@ -96,7 +96,7 @@ impl Extent {
         self.addr.store(addr, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
         self.slab.store(false, Ordering::Relaxed);
-        self.samples.store(0, Ordering::Relaxed);
+        self.sampled.store(false, Ordering::Relaxed);
         self.zeroed.store(zeroed, Ordering::Relaxed);
         self.set_state(state);
     }
@@ -174,24 +174,14 @@ impl Extent {
         self.zeroed.store(zeroed, Ordering::Relaxed);
     }
 
-    /// True when a block inside is a live sample.
+    /// True for a slab of sampled blocks, and for a large block that is a live sample.
     #[inline]
     pub(crate) fn is_sampled(&self) -> bool {
-        self.samples.load(Ordering::Relaxed) != 0
+        self.sampled.load(Ordering::Relaxed)
     }
 
-    /// One live sample more; under the lock of the bin for a slab. How many there are.
-    pub(crate) fn add_sample(&self) -> u32 {
-        let count = self.samples.load(Ordering::Relaxed).saturating_add(1);
-        self.samples.store(count, Ordering::Relaxed);
-        count
-    }
-
-    /// One live sample less, likewise.
-    pub(crate) fn remove_sample(&self) -> u32 {
-        let count = self.samples.load(Ordering::Relaxed).saturating_sub(1);
-        self.samples.store(count, Ordering::Relaxed);
-        count
+    pub(crate) fn set_sampled(&self, sampled: bool) {
+        self.sampled.store(sampled, Ordering::Relaxed);
     }
 
     /// Free regions of a slab.

@@ -182,6 +182,12 @@ impl Slot {
         self.allocated.load(Ordering::Relaxed) >= self.next_sample.load(Ordering::Relaxed)
     }
 
+    /// True when the allocation of `usable` bytes more will reach the sample point.
+    pub(crate) fn sample_comes(&self, usable: usize) -> bool {
+        let after = self.allocated.load(Ordering::Relaxed).wrapping_add(usable as u64);
+        after >= self.next_sample.load(Ordering::Relaxed) && !self.is_closed()
+    }
+
     /// Sets the next sample point `distance` bytes from now.
     pub(crate) fn set_sample_distance(&self, distance: u64) {
         let now = self.allocated.load(Ordering::Relaxed);

@@ -10,7 +10,7 @@ use std::process::Command;
 use jeprobe_abi::drops::Reason;
 use jeprobe_abi::unbias::{self, Written};
 use jeprobe_alloc::conf::Options;
-use jeprobe_alloc::prof::{self, DumpError, ThreadProf};
+use jeprobe_alloc::prof::{self, DumpError, Object, ThreadProf};
 
 const LG: u32 = 12;
 
@@ -34,7 +34,13 @@ impl Pretend {
         self.addr += size.next_multiple_of(16);
         self.allocated += size as u64;
         if self.allocated >= self.next {
-            let outcome = prof::sample(&self.thread, self.addr, size - 1, size, self.allocated, 0);
+            let outcome = prof::sample(
+                &self.thread,
+                Some(Object { ptr: self.addr, requested: size - 1, usable: size }),
+                size,
+                self.allocated,
+                0,
+            );
             self.next = self.allocated + outcome.distance;
         }
         self.addr

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use jeprobe_abi::drops::Reason;
 use jeprobe_alloc::conf::Options;
-use jeprobe_alloc::prof::{self, ThreadProf};
+use jeprobe_alloc::prof::{self, Object, ThreadProf};
 
 type Callback = extern "C" fn(*mut c_void);
 type Chain = unsafe extern "C" fn(Callback, *mut c_void) -> c_int;
@@ -84,7 +84,7 @@ fn symbol_of(pc: usize) -> String {
 extern "C" fn take(data: *mut c_void) {
     // SAFETY: the chain passes on what `stack_of` gave it.
     let thread = unsafe { &*data.cast::<ThreadProf>() };
-    let outcome = prof::sample(thread, 0x4000_0000, 99, 100, 0, 0);
+    let outcome = prof::sample(thread, Some(Object { ptr: 0x4000_0000, requested: 99, usable: 100 }), 100, 0, 0);
     assert!(outcome.marked);
 }
 

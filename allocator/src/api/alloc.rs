@@ -99,15 +99,22 @@ fn allocate_usable(size: usize, usable: usize, align: usize, zeroed: bool, place
     let slot = boot::current();
     let Some(arena) = arena_of(slot, place) else { return core::ptr::null_mut() };
     let cache = cache_of(slot, place);
-    let block = if usable <= SMALL_MAX {
-        small(sizeclass::small_index(usable), cache, arena)
-    } else {
-        large(usable, align, cache, arena, fit)
-    };
+    let mut block = None;
+    if usable <= SMALL_MAX && slot.sample_comes(usable) && prof::wanted(slot.prof()) {
+        block = arena.alloc_sampled(sizeclass::small_index(usable)).map(|block| Fresh { block, is_zero: false });
+    }
+    let sampled = block.is_some();
+    if block.is_none() {
+        block = if usable <= SMALL_MAX {
+            small(sizeclass::small_index(usable), cache, arena)
+        } else {
+            large(usable, align, cache, arena, fit)
+        };
+    }
     let Some(Fresh { block, is_zero }) = block else { return core::ptr::null_mut() };
     fill_new(block, usable, zeroed, is_zero);
     if slot.count_alloc(usable) {
-        event(slot, block, size, usable);
+        event(slot, block, size, usable, sampled);
     }
     block
 }
@@ -176,9 +183,10 @@ pub(super) unsafe fn zero(block: *mut u8, bytes: usize) {
     unsafe { block.write_bytes(0, bytes) };
 }
 
-/// The thread's counter passed its threshold: collect, decay, sample.
+/// The thread's counter passed its threshold: collect, decay, sample. `sampled`: a small block that may be sampled, since
+/// its slab is off the fast path of `free`.
 #[cold]
-pub(super) fn event(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize) {
+pub(super) fn event(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, sampled: bool) {
     if slot.collect_due()
         && let Some(arena) = slot.arena()
     {
@@ -187,22 +195,23 @@ pub(super) fn event(slot: &'static Slot, block: *mut u8, requested: usize, usabl
         }
         arena.tick(COLLECT_STEPS);
     }
-    sample(slot, block, requested, usable);
+    sample(slot, block, requested, usable, sampled || usable > SMALL_MAX);
     slot.settle_threshold();
 }
 
-fn sample(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize) {
+fn sample(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, may: bool) {
     if !slot.sample_due() {
         return;
     }
     let (allocated, deallocated) =
         (slot.allocated().load(Ordering::Relaxed), slot.deallocated().load(Ordering::Relaxed));
-    let outcome = prof::sample(slot.prof(), block.addr(), requested, usable, allocated, deallocated);
+    let object = prof::Object { ptr: block.addr(), requested, usable };
+    let outcome = prof::sample(slot.prof(), may.then_some(object), usable, allocated, deallocated);
     if outcome.marked
+        && usable > SMALL_MAX
         && let Some(extent) = emap::word(block.addr()).extent()
-        && let Some(owner) = arenas::get(extent.arena())
     {
-        owner.add_sample(extent);
+        Arena::set_sampled(extent, true);
     }
     slot.set_sample_distance(outcome.distance);
     stats::refresh_gauges();

@@ -1,7 +1,7 @@
 //! Freeing: the fast path, and everything it leaves to the slow one.
 //!
 //! Fast path of `free`: slot word → page-map word → stack by the offset in the word → push. The page map gives offset
-//! 0 for whatever needs more thought: null and foreign pointers, large blocks, slabs that may hold samples.
+//! 0 for whatever needs more thought: null and foreign pointers, large blocks, sampled blocks.
 
 use crate::arena::Arena;
 use crate::arenas;
@@ -79,11 +79,11 @@ pub unsafe fn free_placed(ptr: *mut u8, place: Place) {
 
 /// Tells the sampler that a block ends, if it may be one of its samples.
 pub(super) fn end_sample(slot: &Slot, block: BlockPtr, extent: &'static Extent, usable: usize) {
-    if extent.is_sampled()
-        && prof::free(slot.prof(), block.addr(), usable)
-        && let Some(owner) = arenas::get(extent.arena())
-    {
-        owner.remove_sample(extent);
+    if extent.is_sampled() {
+        prof::free(slot.prof(), block.addr(), usable);
+        if !extent.is_slab() {
+            Arena::set_sampled(extent, false);
+        }
     }
 }
 
@@ -91,6 +91,7 @@ pub(super) fn end_sample(slot: &Slot, block: BlockPtr, extent: &'static Extent, 
 pub(super) fn give_back(block: BlockPtr, extent: &'static Extent, cache: Option<&Cache>, arena: &'static Arena) {
     let class = extent.class();
     if let Some(cache) = cache
+        && !extent.is_sampled()
         && (extent.is_slab() || (class < NCACHED && extent.bytes() == sizeclass::size_of_index(class)))
         && cache.free(class, block, arena)
     {

@@ -108,7 +108,7 @@ fn resize_large(block: BlockPtr, extent: &'static Extent, requested: usize, new:
     end_sample(slot, block, extent, old);
     slot.count_free(old);
     if slot.count_alloc(new) {
-        event(slot, block.0, requested, new);
+        event(slot, block.0, requested, new, false);
     }
     true
 }

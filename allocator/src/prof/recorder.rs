@@ -161,17 +161,30 @@ pub fn thread_init(thread: &ThreadProf) -> u64 {
     thread.draw()
 }
 
-/// A thread reached its sample point with the allocation of `ptr`. `allocated`, `deallocated`: the thread's counters,
-/// usable bytes. No lock is held.
+/// An allocated object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub ptr: usize,
+    /// Bytes.
+    pub requested: usize,
+    /// Bytes.
+    pub usable: usize,
+}
+
+/// True when a sample point of the thread would record its object, which then must be one that `free` tells of.
+pub fn wanted(thread: &ThreadProf) -> bool {
+    if thread.ready.get() {
+        active() && thread.active.get() || hooks::alloc_wanted()
+    } else {
+        // Settled at the sample point.
+        booted()
+    }
+}
+
+/// A thread reached its sample point with the allocation of `usable` bytes; of `object`, unless that is one that cannot
+/// be recorded. `allocated`, `deallocated`: the thread's counters, usable bytes. No lock is held.
 #[cold]
-pub fn sample(
-    thread: &ThreadProf,
-    ptr: usize,
-    requested: usize,
-    usable: usize,
-    allocated: u64,
-    deallocated: u64,
-) -> Outcome {
+pub fn sample(thread: &ThreadProf, object: Option<Object>, usable: usize, allocated: u64, deallocated: u64) -> Outcome {
     if !thread.ready.get() {
         // The first distance begins before this allocation.
         let distance = thread_init(thread);
@@ -182,8 +195,8 @@ pub fn sample(
     let drawn_lg = thread.drawn_lg.get();
     let distance = thread.draw();
     let skip = Outcome { marked: false, distance };
-    let active = active() && thread.active.get();
-    let wanted = hooks::alloc_wanted();
+    let active = object.is_some() && active() && thread.active.get();
+    let wanted = object.is_some() && hooks::alloc_wanted();
     let requested_dump = dump_requested();
     if !active && !wanted && !requested_dump {
         thread.counted_bytes.set(allocated);
@@ -198,16 +211,17 @@ pub fn sample(
         return skip;
     }
     thread.depth.set(1);
-    let weight_bytes = unbias::weight_bytes(usable as u64, unbias::interval_bytes(drawn_lg));
-    let sample = Sample {
-        ptr,
-        usable_bytes: usable as u64,
-        requested_bytes: requested as u64,
-        weight_bytes,
-        time_ns: sys::clock_recent_ns(),
-    };
     let mut marked = false;
-    if active || wanted {
+    if let Some(Object { ptr, requested, usable }) = object
+        && (active || wanted)
+    {
+        let sample = Sample {
+            ptr,
+            usable_bytes: usable as u64,
+            requested_bytes: requested as u64,
+            weight_bytes: unbias::weight_bytes(usable as u64, unbias::interval_bytes(drawn_lg)),
+            time_ns: sys::clock_recent_ns(),
+        };
         marked = take(thread, &sample, active, wanted);
     }
     if let Some(record) = thread.record.get() {
