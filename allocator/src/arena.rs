@@ -76,6 +76,12 @@ impl Arena {
         self.threads.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a thread in if `threads` are bound; false when their number changed meanwhile.
+    pub(crate) fn bind_if(&self, threads: u32) -> bool {
+        // Relaxed: nothing is published by the count.
+        self.threads.compare_exchange(threads, threads + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
     pub(crate) fn unbind_thread(&self) {
         self.threads.fetch_sub(1, Ordering::Relaxed);
     }

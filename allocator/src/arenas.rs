@@ -115,20 +115,31 @@ pub fn create() -> Option<&'static Arena> {
     get_or_create_locked(count())
 }
 
-/// The automatic arena with the fewest threads; one without an arena object counts as empty.
+/// The automatic arena with the fewest threads, the calling thread counted in; one without an arena object counts as
+/// empty. Two threads that start together do not get the same one while another is empty: the count is changed only if
+/// it is still the one that was compared.
 pub(crate) fn choose() -> Option<&'static Arena> {
-    let mut best = 0;
-    let mut fewest = u32::MAX;
-    for ind in 0..automatic_count() {
-        let threads = get(ind).map_or(0, Arena::thread_count);
-        if threads < fewest {
-            (best, fewest) = (ind, threads);
+    loop {
+        let mut best = 0;
+        let mut fewest = u32::MAX;
+        for ind in 0..automatic_count() {
+            let threads = get(ind).map_or(0, Arena::thread_count);
+            if threads < fewest {
+                (best, fewest) = (ind, threads);
+            }
+            if threads == 0 {
+                break;
+            }
         }
-        if threads == 0 {
-            break;
+        let Some(arena) = get_or_create(best) else {
+            let first = get(0)?;
+            first.bind_thread();
+            return Some(first);
+        };
+        if arena.bind_if(fewest) {
+            return Some(arena);
         }
     }
-    get_or_create(best).or_else(|| get(0))
 }
 
 pub(crate) fn prefork_registry() {

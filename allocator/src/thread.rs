@@ -316,11 +316,7 @@ fn open(slot: &'static Slot) {
     slot.next_collect.store(COLLECT_BYTES, Ordering::Relaxed);
     slot.set_sample_distance(prof::thread_init(slot.prof()));
     slot.settle_threshold();
-    let arena = arenas::choose();
-    if let Some(arena) = arena {
-        arena.bind_thread();
-    }
-    slot.arena.set(arena);
+    slot.arena.set(arenas::choose());
     if options.tcache && !conf::every_block_is_special() {
         slot.cache.open(options.tcache_max);
     }
