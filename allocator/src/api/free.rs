@@ -65,6 +65,9 @@ pub unsafe fn free_placed(ptr: *mut u8, place: Place) {
     if ptr.is_null() {
         return;
     }
+    // A thread whose first call is a free was handed the block, often with neighbours of it in other threads' hands:
+    // kept in its cache, the block would be the first to be used again, and its cache line shared for good.
+    let handed = thread::get().is_none();
     let slot = boot::current();
     let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return foreign::free(ptr) };
     let Some(usable) = usable_of(block, extent) else {
@@ -74,7 +77,7 @@ pub unsafe fn free_placed(ptr: *mut u8, place: Place) {
     end_sample(slot, block, extent, usable);
     fill_old(block, usable);
     slot.count_free(usable);
-    give_back(block, extent, cache_of(slot, place), arena);
+    give_back(block, extent, cache_of(slot, place).filter(|_| !handed), arena);
 }
 
 /// Tells the sampler that a block ends, if it may be one of its samples.
