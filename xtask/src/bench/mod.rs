@@ -5,13 +5,16 @@
 //!        └──────────────┬────────────────┘
 //!                    run.rs  one run, costs from outside
 //!        ┌──────────────┼────────────────┐
-//!    table.rs        json.rs          latency.rs
+//!    table.rs        json.rs     latency.rs, growth.rs → chart.rs     instructions.rs (callgrind)
 //! ```
 //!
 //! Order within a round is rotated from round to round, so that no peer always runs after the same one.
 #![forbid(unsafe_code)]
 
 mod build;
+mod chart;
+mod growth;
+pub(crate) mod instructions;
 mod json;
 mod latency;
 mod peers;
@@ -32,6 +35,7 @@ use crate::build_alloc;
 
 /// What to measure.
 #[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Bench {
     /// Allocators, separated by commas; `--list` names them
     #[arg(long, value_delimiter = ',')]
@@ -63,6 +67,15 @@ pub(crate) struct Bench {
     /// Measure the latency of single calls instead of workloads
     #[arg(long)]
     latency: bool,
+    /// Measure the cost of an operation over threads and live heaps instead
+    #[arg(long)]
+    growth: bool,
+    /// Draw what --growth measures
+    #[arg(long, value_name = "FILE", requires = "growth")]
+    svg: Option<PathBuf>,
+    /// Count the instructions of single calls with callgrind instead
+    #[arg(long)]
+    instructions: bool,
     /// Name peers and workloads, and end
     #[arg(long)]
     list: bool,
@@ -76,9 +89,17 @@ pub(crate) fn run(args: &Bench) -> Result<()> {
     if args.rounds == 0 || args.scale.is_nan() || args.scale <= 0.0 {
         bail!("--rounds and --scale must be greater than 0");
     }
+    if args.instructions {
+        println!("{}", instructions::table(&library(args)?)?);
+        return Ok(());
+    }
     let cases = workloads::select(&args.workloads, &args.threads)?;
     let peers = find_peers(args)?;
     let runner = Runner::new(build::programs()?, args.scale)?;
+    if args.growth {
+        println!("{}", growth::tables(&runner, &peers, args.rounds, args.scale, args.svg.as_deref())?);
+        return Ok(());
+    }
     if args.latency {
         println!("{}", latency::table(&runner, &peers, args.rounds, args.scale)?);
         return Ok(());
@@ -106,11 +127,16 @@ pub(crate) fn run(args: &Bench) -> Result<()> {
     Ok(())
 }
 
+/// The library under test.
+fn library(args: &Bench) -> Result<PathBuf> {
+    match &args.lib {
+        Some(path) => std::fs::canonicalize(path).with_context(|| format!("--lib {}", path.display())),
+        None => Ok(build_alloc::run()?.join("libjeprobe.so")),
+    }
+}
+
 fn find_peers(args: &Bench) -> Result<Vec<Peer>> {
-    let ours = match &args.lib {
-        Some(path) => std::fs::canonicalize(path).with_context(|| format!("--lib {}", path.display()))?,
-        None => build_alloc::run()?.join("libjeprobe.so"),
-    };
+    let ours = library(args)?;
     let names = if args.peers.is_empty() {
         peers::DEFAULT.iter().map(|name| (*name).to_owned()).collect()
     } else {

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 
+use crate::bench::instructions;
+use crate::build_alloc;
 use crate::cmd::root;
 use crate::test::Counts;
 
@@ -32,6 +34,8 @@ pub(crate) enum Check {
     UnsafeFiles,
     /// READMEs and module headers exist, links and commands in them are real
     Docs,
+    /// A cached malloc or free takes no more instructions than allowed
+    Instructions,
     /// The committed kernel object is what its sources give
     Drift,
 }
@@ -62,6 +66,9 @@ fn one(check: Check) -> Counts {
         Check::Symbols => symbols::check(&root),
         Check::UnsafeFiles => unsafe_files::check(&root),
         Check::Docs => docs::check(&root),
+        Check::Instructions => {
+            build_alloc::run().and_then(|folder| instructions::breaches(&folder.join("libjeprobe.so")))
+        }
         Check::Drift => drift::check(&root),
     };
     let name = check.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
