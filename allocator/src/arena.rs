@@ -8,13 +8,15 @@
 
 use crate::base;
 use crate::bin::{Bin, BinStats, SlabSource};
+use crate::bits::align_up;
 use crate::ds::list::List;
 use crate::emap;
 use crate::error::AllocError;
 use crate::extent::{Extent, State};
 use crate::pages::{Fit, PageStats, Pages, Which};
-use crate::prim::{AtomicBool, AtomicU32, Ordering};
-use crate::sizeclass::{CACHED_MAX, NBINS, SlabShape, index_of, size_of_index};
+use crate::prim::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::quick;
+use crate::sizeclass::{CACHED_MAX, NBINS, SlabShape, index_of, page_class_bytes, page_index_ceil, size_of_index};
 use crate::slab;
 use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
@@ -36,6 +38,15 @@ pub(crate) const fn fast_offset(class: usize) -> usize {
 
 pub use crate::pages::LargeStats;
 
+/// Bytes of the extent for a large block of `usable` bytes: up to 1 MiB its size class, so that blocks of about the same
+/// length take each other's place as they are. What lies behind the usable bytes is not touched for the block.
+fn extent_bytes(usable: usize) -> usize {
+    if usable > quick::MAX_BYTES {
+        return usable;
+    }
+    align_up(page_class_bytes(page_index_ceil(usable)), sys::page_size()).unwrap_or(usable)
+}
+
 /// One arena.
 pub struct Arena {
     ind: u32,
@@ -46,6 +57,8 @@ pub struct Arena {
     ticks: AtomicU32,
     /// False when free pages go back at once: then bins keep no slabs without live regions either.
     keeps_spares: AtomicBool,
+    /// When `tick` last let time pass.
+    looked_at_ns: AtomicU64,
 }
 
 impl Arena {
@@ -59,6 +72,7 @@ impl Arena {
             threads: AtomicU32::new(0),
             ticks: AtomicU32::new(0),
             keeps_spares: AtomicBool::new(dirty_ms != 0),
+            looked_at_ns: AtomicU64::new(0),
         })
     }
 
@@ -124,12 +138,13 @@ impl Arena {
     /// A large block of `usable` bytes (page multiple); its extent.
     pub(crate) fn alloc_large(&self, usable: usize, align: usize, fit: Fit) -> Result<&'static Extent, AllocError> {
         let extent = self.alloc_pages(|pages| {
-            let extent = pages.alloc(usable, align, fit)?;
+            let extent = pages.alloc(extent_bytes(usable), align, fit)?;
             pages.large.allocs += 1;
             pages.large.live_bytes += usable;
             Ok(extent)
         })?;
         extent.set_use(index_of(usable), false);
+        extent.set_usable(usable);
         Self::map_large(extent);
         Ok(extent)
     }
@@ -154,7 +169,7 @@ impl Arena {
         let at_once = {
             let mut pages = self.pages.lock();
             pages.large.frees += 1;
-            pages.large.live_bytes -= extent.bytes();
+            pages.large.live_bytes -= extent.usable();
             pages.dealloc(extent);
             pages.dirty_decay.ms() == 0
         };
@@ -165,19 +180,23 @@ impl Arena {
 
     /// Changes the usable bytes of a large block without moving it; false when that is impossible.
     pub(crate) fn resize_large(&self, extent: &'static Extent, usable: usize) -> bool {
-        let old = extent.bytes();
+        let (old, have, want) = (extent.usable(), extent.bytes(), extent_bytes(usable));
         if usable == old {
             return true;
         }
         let mut pages = self.pages.lock();
         emap::clear_ends(extent);
-        let done = if usable > old {
-            pages.grow_in_place(extent, usable - old)
+        let done = if want < have {
+            pages.shrink_in_place(extent, want)
         } else {
-            pages.shrink_in_place(extent, usable)
+            want == have
+                || pages.grow_in_place(extent, want - have)
+                || usable <= have
+                || pages.grow_in_place(extent, usable - have)
         };
         if done {
             extent.set_use(index_of(usable), false);
+            extent.set_usable(usable);
             pages.large.live_bytes = pages.large.live_bytes - old + usable;
         }
         Self::map_large(extent);
@@ -191,7 +210,7 @@ impl Arena {
     }
 
     fn fast_of(extent: &Extent) -> usize {
-        let cached = extent.bytes() == size_of_index(extent.class()) && extent.bytes() <= CACHED_MAX;
+        let cached = extent.usable() == size_of_index(extent.class()) && extent.usable() <= CACHED_MAX;
         if cached && !extent.is_sampled() { fast_offset(extent.class()) } else { 0 }
     }
 
@@ -227,7 +246,12 @@ impl Arena {
         let ticks = before.wrapping_add(count);
         self.ticks.store(ticks, Ordering::Relaxed);
         if ticks / TICKS_PER_DECAY != before / TICKS_PER_DECAY {
-            self.decay(sys::clock_recent_ns());
+            let now_ns = sys::clock_recent_ns();
+            // Relaxed, both: two threads that look at once do the same work twice.
+            if self.looked_at_ns.load(Ordering::Relaxed) != now_ns {
+                self.looked_at_ns.store(now_ns, Ordering::Relaxed);
+                self.decay(now_ns);
+            }
         }
     }
 

@@ -8,18 +8,18 @@
 //! |---|---|---|
 //! | Unused | the arena's `Pages` lock | `Pages` pool |
 //! | Active | slab: the lock of its bin; large: the owner of the block | `Pages::dealloc` |
-//! | Dirty, Muzzy, Retained | the arena's `Pages` lock | `Pages` |
+//! | Dirty, Muzzy, Retained, Quick | the arena's `Pages` lock | `Pages` |
 //! | Busy | the thread that took it out of a set to purge it | `Pages::settle` |
 //!
 //! The first cache line is all that finding, cutting and merging touch; the second is the bitmap of a slab:
 //!
 //! ```text
-//!   0 addr  8 bytes  16 arena  20 nfree  24 state class slab zeroed  28 sampled  32 links  │ 64 free
+//!   0 addr  8 bytes  16 arena  20 nfree  24 state class slab zeroed  28 sampled  32 links  56 usable  │ 64 free
 //! ```
 //!
 //! An extent is in one container at a time: a set's ring, a bin's heap, the pool or a purge's list. They share the links.
 //!
-//! Fields: `addr`, `bytes` as the state says; `arena` init-only; `state` lock:Pages, read by anyone as a hint;
+//! Fields: `addr`, `bytes`, `usable` as the state says; `arena` init-only; `state` lock:Pages, read by anyone as a hint;
 //! links as the state says; `free`, `nfree` lock:Bin; `sampled` lock:Bin
 //! for a slab, the owner of the block for a large one; read by anyone who holds a block inside, for whom it is exact.
 #![forbid(unsafe_code)]
@@ -46,10 +46,13 @@ pub(crate) enum State {
     Retained,
     /// Out of the sets while it is being purged.
     Busy,
+    /// Free, resident, old contents, kept whole for the next of its length.
+    Quick,
 }
 
 impl State {
-    const ALL: [State; 6] = [State::Unused, State::Active, State::Dirty, State::Muzzy, State::Retained, State::Busy];
+    const ALL: [State; 7] =
+        [State::Unused, State::Active, State::Dirty, State::Muzzy, State::Retained, State::Busy, State::Quick];
 }
 
 /// Descriptor of a run of pages.
@@ -65,7 +68,7 @@ pub(crate) struct Extent {
     zeroed: AtomicBool,
     sampled: AtomicBool,
     links: [Link<Extent>; 3],
-    _pad: [u64; 1],
+    usable: AtomicUsize,
     pub(crate) free: Bitmap,
 }
 
@@ -85,7 +88,7 @@ impl Extent {
             zeroed: AtomicBool::new(false),
             sampled: AtomicBool::new(false),
             links: [const { Link::null() }; 3],
-            _pad: [0],
+            usable: AtomicUsize::new(0),
             free: Bitmap::new(),
         }
     }
@@ -118,6 +121,16 @@ impl Extent {
     pub(crate) fn set_range(&self, addr: *mut u8, bytes: usize) {
         self.addr.store(addr, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of a large block that the client may use; the rest of the extent is reserve that was never touched for it.
+    #[inline]
+    pub(crate) fn usable(&self) -> usize {
+        self.usable.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_usable(&self, bytes: usize) {
+        self.usable.store(bytes, Ordering::Relaxed);
     }
 
     /// Address behind the last byte.

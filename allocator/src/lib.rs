@@ -52,6 +52,8 @@ pub mod prof;
 #[cfg(not(loom))]
 pub(crate) mod ptr;
 #[cfg(not(loom))]
+pub(crate) mod quick;
+#[cfg(not(loom))]
 pub mod sizeclass;
 #[cfg(not(loom))]
 pub(crate) mod slab;

@@ -4,12 +4,13 @@
 //!   system ──reserve──► Retained ◄──────── purge forced ───────┐
 //!                          │ alloc                  ▲          │
 //!                          ▼                        │          │
-//!                        Active ──dealloc──► Dirty ─┴─ lazy ─► Muzzy
-//!                          ▲                   │               │
-//!                          └───────── alloc ───┴───────────────┘
+//!             Quick ◄──► Active ──dealloc──► Dirty ─┴─ lazy ─► Muzzy
+//!               │          ▲                   ▲│              │
+//!               │          └───────── alloc ───┼┴──────────────┘
+//!               └──────── coalesce ────────────┘
 //! ```
 //!
-//! Allocation prefers dirty, then muzzy, then retained extents, and grows the reserve geometrically (2 MiB, 2.5, 3, …)
+//! Allocation prefers an extent of its length that was freed a moment ago (`quick.rs`), then dirty, then muzzy, then retained extents, and grows the reserve geometrically (2 MiB, 2.5, 3, …)
 //! so that the number of mappings stays logarithmic in the heap. Everything here happens under the arena's `Pages`
 //! lock, except the system calls of a purge: [`Pages::take_excess`] takes extents out of a set (Busy) and
 //! [`Pages::settle`] brings them back.
@@ -31,6 +32,7 @@ use crate::emap;
 use crate::error::AllocError;
 use crate::extent::{Extent, State};
 use crate::ptr;
+use crate::quick::Quick;
 use crate::sizeclass::{GRANULE, page_class_bytes, page_index_ceil};
 use crate::sys;
 
@@ -75,6 +77,7 @@ pub struct LargeStats {
 pub(crate) struct Pages {
     arena: u32,
     retain: bool,
+    quick: Quick,
     dirty: ExtentSet,
     muzzy: ExtentSet,
     retained: ExtentSet,
@@ -113,6 +116,7 @@ impl Pages {
         Some(Pages {
             arena,
             retain,
+            quick: Quick::new(),
             dirty: ExtentSet::new(State::Dirty)?,
             muzzy: ExtentSet::new(State::Muzzy)?,
             retained: ExtentSet::new(State::Retained)?,
@@ -132,7 +136,7 @@ impl Pages {
     pub(crate) fn stats(&self) -> PageStats {
         PageStats {
             active_bytes: self.active_bytes,
-            dirty_bytes: self.dirty.bytes(),
+            dirty_bytes: self.idle_bytes(Which::Dirty),
             muzzy_bytes: self.muzzy.bytes(),
             retained_bytes: self.retained.bytes(),
             purge_passes: self.purge_passes,
@@ -144,6 +148,14 @@ impl Pages {
     /// An active extent of `bytes` (page multiple) at a multiple of `align`.
     pub(crate) fn alloc(&mut self, bytes: usize, align: usize, fit: Fit) -> Result<&'static Extent, AllocError> {
         let slack = align.saturating_sub(sys::page_size());
+        if slack == 0
+            && fit == Fit::Tight
+            && let Some(extent) = self.quick.take(bytes)
+        {
+            extent.set_state(State::Active);
+            self.active_bytes += bytes;
+            return Ok(extent);
+        }
         let need = bytes.checked_add(slack).ok_or(AllocError::TooLarge)?;
         self.stock_descriptors(3)?;
         let by_chance = if slack == 0 { None } else { self.dirty.find_aligned(bytes, align) };
@@ -162,7 +174,25 @@ impl Pages {
     pub(crate) fn dealloc(&mut self, extent: &'static Extent) {
         self.active_bytes -= extent.bytes();
         extent.set_zeroed(false);
-        self.insert_merged(extent, State::Dirty);
+        if !self.quick.put(extent) {
+            self.insert_merged(extent, State::Dirty);
+        }
+    }
+
+    /// Merges the extents that were kept whole; true when there were any.
+    fn coalesce(&mut self) -> bool {
+        let any = self.quick.bytes() != 0;
+        while let Some(extent) = self.quick.take_any() {
+            self.insert_merged(extent, State::Dirty);
+        }
+        any
+    }
+
+    fn idle_bytes(&self, which: Which) -> usize {
+        match which {
+            Which::Dirty => self.dirty.bytes() + self.quick.bytes(),
+            Which::Muzzy => self.muzzy.bytes(),
+        }
     }
 
     /// Grows an active extent without words by `more` bytes out of the free extent behind it; false when there is none
@@ -172,6 +202,9 @@ impl Pages {
             return false;
         }
         let Some(next) = emap::extent_at(extent.end()) else { return false };
+        if next.state() == State::Quick && self.coalesce() {
+            return self.grow_in_place(extent, more);
+        }
         let free = matches!(next.state(), State::Dirty | State::Muzzy | State::Retained);
         if !free || next.arena() != self.arena || next.addr().addr() != extent.end() || next.bytes() < more {
             return false;
@@ -201,7 +234,7 @@ impl Pages {
 
     /// How many bytes of a set may stay at `now_ns`; `None` = nothing to decide yet.
     pub(crate) fn decay_limit(&mut self, which: Which, now_ns: u64) -> Option<usize> {
-        let pages = self.set(which).bytes() / GRANULE;
+        let pages = self.idle_bytes(which) / GRANULE;
         let decay = match which {
             Which::Dirty => &mut self.dirty_decay,
             Which::Muzzy => &mut self.muzzy_decay,
@@ -214,6 +247,9 @@ impl Pages {
     /// Takes the oldest extents of a set out of it, as Busy, until it holds at most `limit_bytes` or the batch is full.
     pub(crate) fn take_excess(&mut self, which: Which, limit_bytes: usize, out: &mut List<Extent>) -> usize {
         let mut taken = 0;
+        if which == Which::Dirty && self.idle_bytes(which) > limit_bytes {
+            self.coalesce();
+        }
         while self.set(which).bytes() > limit_bytes && taken < PURGE_BATCH {
             let Some(extent) = self.set(which).coldest() else { break };
             let excess = self.excess_piece(which, limit_bytes, extent);
@@ -272,7 +308,7 @@ impl Pages {
             State::Dirty => Some(&mut self.dirty),
             State::Muzzy => Some(&mut self.muzzy),
             State::Retained => Some(&mut self.retained),
-            State::Unused | State::Active | State::Busy => None,
+            State::Unused | State::Active | State::Busy | State::Quick => None,
         }
     }
 
@@ -283,13 +319,21 @@ impl Pages {
         }
     }
 
-    fn find(&self, need: usize, fit: Fit) -> Option<&'static Extent> {
+    fn find(&mut self, need: usize, fit: Fit) -> Option<&'static Extent> {
         if fit == Fit::Roomy
             && let Some(extent) = self.dirty.find_roomy(need).or_else(|| self.muzzy.find_roomy(need))
         {
             return Some(extent);
         }
-        self.dirty.find(need).or_else(|| self.muzzy.find(need)).or_else(|| self.retained.find(need))
+        if let Some(extent) = self.dirty.find(need) {
+            return Some(extent);
+        }
+        if self.coalesce()
+            && let Some(extent) = self.dirty.find(need)
+        {
+            return Some(extent);
+        }
+        self.muzzy.find(need).or_else(|| self.retained.find(need))
     }
 
     /// Reserves a chunk of at least `need` bytes and files it as retained.
@@ -504,6 +548,9 @@ mod tests {
             pages.dealloc(extents[i]);
             pages.check();
         }
+        assert_eq!((pages.quick.bytes(), pages.stats().dirty_bytes), (256 * KIB, 256 * KIB));
+        assert!(pages.coalesce() && !pages.coalesce());
+        pages.check();
         assert_eq!(pages.dirty.all().len(), 1);
         assert_eq!(pages.stats().active_bytes, 0);
         let whole = pages.alloc(256 * KIB, GRANULE, Fit::Tight).expect("pages");
@@ -612,6 +659,7 @@ mod tests {
             (0..8).map(|_| pages.alloc(64 * KIB, GRANULE, Fit::Tight).expect("pages")).collect();
         for i in [0, 2, 4, 6] {
             pages.dealloc(extents[i]);
+            pages.coalesce();
         }
         let mut busy = List::new();
         assert_eq!(pages.take_excess(Which::Dirty, 128 * KIB, &mut busy), 2);

@@ -213,8 +213,14 @@ pub fn page_index_floor(bytes: usize) -> usize {
 
 /// Bytes of a page class.
 #[inline]
-pub fn page_class_bytes(pind: usize) -> usize {
-    if pind < 3 { (pind + 1) * GRANULE } else { SIZES.get(pind - 3 + NBINS).copied().unwrap_or(usize::MAX) }
+pub const fn page_class_bytes(pind: usize) -> usize {
+    if pind < 3 {
+        (pind + 1) * GRANULE
+    } else if pind - 3 + NBINS < NSIZES {
+        SIZES[pind - 3 + NBINS]
+    } else {
+        usize::MAX
+    }
 }
 
 #[cfg(test)]

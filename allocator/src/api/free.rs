@@ -95,7 +95,7 @@ pub(super) fn give_back(block: BlockPtr, extent: &'static Extent, cache: Option<
     let class = extent.class();
     if let Some(cache) = cache
         && !extent.is_sampled()
-        && (extent.is_slab() || (class < NCACHED && extent.bytes() == sizeclass::size_of_index(class)))
+        && (extent.is_slab() || (class < NCACHED && extent.usable() == sizeclass::size_of_index(class)))
         && cache.free(class, block, arena)
     {
         return;
@@ -120,7 +120,7 @@ pub(super) fn usable_of(block: BlockPtr, extent: &'static Extent) -> Option<usiz
         slab::region_of(extent, &shape, block)?;
         return Some(shape.size as usize);
     }
-    (extent.addr() == block.0).then(|| extent.bytes())
+    (extent.addr() == block.0).then(|| extent.usable())
 }
 
 /// Usable bytes of a block; 0 for null.

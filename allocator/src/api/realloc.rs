@@ -96,7 +96,7 @@ fn usable_or_aligned(size: usize, align: usize) -> Option<usize> {
 
 /// Changes the usable size of a large block to another large one; false when that is impossible in place.
 fn resize_large(block: BlockPtr, extent: &'static Extent, requested: usize, new: usize) -> bool {
-    let old = extent.bytes();
+    let old = extent.usable();
     if extent.is_slab() || new < LARGE_MIN.max(sys::page_size()) {
         return false;
     }
