@@ -5,6 +5,7 @@ pub mod cli;
 pub mod error;
 pub mod estimate;
 pub mod fsuser;
+pub mod image;
 pub mod input;
 pub mod member;
 pub mod model;

@@ -1,0 +1,38 @@
+//! A file's bytes, mapped and not read: what is not looked at costs no memory of its own.
+//!
+//! The mapping is private and read-only, and stays valid when the file is replaced or unlinked. A file that another process
+//! *shortens in place* while it is mapped ends this process with SIGBUS, as it does with every tool that maps files;
+//! linkers and package managers replace files instead.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::path::Path;
+
+use memmap2::Mmap;
+
+use super::error::Error;
+
+/// The content of a regular file.
+#[derive(Debug)]
+pub(super) struct Bytes(Mmap);
+
+impl Bytes {
+    pub(super) fn open(path: &Path) -> Result<Bytes, Error> {
+        let failed = |source| Error::Open { path: path.to_owned(), source };
+        let file = File::open(path).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(Error::NotElf { path: path.to_owned(), reason: "not a regular file".into() });
+        }
+        // SAFETY: the mapping is private and never written through; see the header about files that shrink.
+        let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+        Ok(Bytes(map))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}

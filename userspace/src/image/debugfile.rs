@@ -1,0 +1,119 @@
+//! Separate debug files: where distributions and `objcopy` put them.
+//!
+//! | asked by | looked for |
+//! |---|---|
+//! | path | `DIR/PATH`, `DIR/PATH.debug` |
+//! | build-id | `DIR/.build-id/xx/rest.debug` |
+//! | `.gnu_debuglink` | beside the file, in `.debug/` beside it, `DIR/PATH-OF-ITS-FOLDER/`; its checksum must be the recorded one |
+//!
+//! `DIR` is each of the debug directories, `/usr/lib/debug` unless told otherwise; a system root is put before it.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// Where distributions install debug files.
+pub const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
+
+/// Where to look for debug files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// In this order.
+    pub directories: Vec<PathBuf>,
+}
+
+impl Default for Places {
+    fn default() -> Places {
+        Places { directories: vec![PathBuf::from(DEBUG_DIRECTORY)] }
+    }
+}
+
+impl Places {
+    /// The given directories first, then the usual one, in the system root when there is one and on this host.
+    pub fn new(directories: &[PathBuf], root: Option<&Path>) -> Places {
+        let in_root = root.map(|root| root.join(DEBUG_DIRECTORY.trim_start_matches('/')));
+        let usual = in_root.into_iter().chain([PathBuf::from(DEBUG_DIRECTORY)]);
+        Places { directories: directories.iter().cloned().chain(usual).collect() }
+    }
+
+    /// The debug file of the file at an absolute path.
+    pub fn by_path(&self, path: &Path) -> Option<PathBuf> {
+        let inside = path.strip_prefix("/").ok()?;
+        let mut with_suffix = inside.as_os_str().to_owned();
+        with_suffix.push(".debug");
+        let names = [inside, Path::new(&with_suffix)];
+        let files = self.directories.iter().flat_map(|directory| names.map(|name| directory.join(name)));
+        files.into_iter().find(|file| file.is_file())
+    }
+
+    /// The debug file of a build-id.
+    pub fn by_build_id(&self, build_id: &[u8]) -> Option<PathBuf> {
+        let name = build_id_path(build_id)?;
+        self.directories.iter().map(|directory| directory.join(&name)).find(|file| file.is_file())
+    }
+
+    /// The debug file that the file at `path` links to by name and checksum.
+    pub fn by_debuglink(&self, path: &Path, name: &[u8], crc: u32) -> Option<PathBuf> {
+        let name = OsStr::from_bytes(name);
+        let path = path.canonicalize().ok()?;
+        let folder = path.parent()?;
+        let beside = [folder.join(name), folder.join(".debug").join(name)];
+        let inside = folder.strip_prefix("/").unwrap_or(folder);
+        let elsewhere = self.directories.iter().map(|directory| directory.join(inside).join(name));
+        beside.into_iter().chain(elsewhere).find(|file| *file != path && checksum(file) == Some(crc))
+    }
+
+    /// The file that several debug files share, by the name and build-id they give.
+    pub fn by_alt_link(&self, path: &Path, name: &[u8], build_id: &[u8]) -> Option<PathBuf> {
+        let name = Path::new(OsStr::from_bytes(name));
+        let beside = path.parent().map(|folder| folder.join(name));
+        beside.into_iter().find(|file| file.is_file()).or_else(|| self.by_build_id(build_id))
+    }
+}
+
+/// `.build-id/xx/rest.debug`; `None` for an id too short to be one.
+pub fn build_id_path(build_id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = build_id.split_first().filter(|(_, rest)| !rest.is_empty())?;
+    Some(PathBuf::from(format!(".build-id/{first:02x}/{}.debug", hex(rest))))
+}
+
+/// Lower-case hexadecimal, as build-ids are written.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _infallible = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// CRC-32 of a whole file, as `.gnu_debuglink` records it.
+fn checksum(path: &Path) -> Option<u32> {
+    let mut file = File::open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer).ok()? {
+            0 => return Some(hasher.finalize()),
+            count => hasher.update(&buffer[..count]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{build_id_path, hex};
+    use std::path::PathBuf;
+
+    #[test]
+    fn build_ids_become_paths() {
+        assert_eq!(build_id_path(&[0xab, 0xcd, 0x01]), Some(PathBuf::from(".build-id/ab/cd01.debug")));
+        assert_eq!(build_id_path(&[0xab]), None);
+        assert_eq!(hex(&[0, 0xab]), "00ab");
+    }
+}

@@ -1,0 +1,127 @@
+//! Source frames of an address, as `addr2line -f -C -i` prints them.
+//!
+//! addr2line is not a function of the address alone: a function that the debug information knows only by its source name
+//! gets the name of the ELF symbol around the first address that is asked in it, and later ones get the source name
+//! (or the symbol's, when both start at one place). [`Place`] holds everything that is known of an address, and [`Naming`]
+//! what was asked before, so that an order of questions gives addr2line's answers, from a cache too.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+
+use super::demangle::demangle;
+use super::dwarf::{Debug, Found};
+use super::elf::Elf;
+use super::symtab::{FunctionIndex, FunctionSymbol};
+
+/// One function at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceFrame {
+    /// Demangled; `None` is printed `??`.
+    pub function: Option<String>,
+    /// `None` is printed `??`.
+    pub file: Option<String>,
+    /// `None` is printed `?`.
+    pub line: Option<u32>,
+    /// 0 = none. All frames of one address carry the innermost one's.
+    pub discriminator: u32,
+}
+
+/// What is known of an address, before names are chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) found: Found,
+    /// The function symbol around the address, where it may be needed.
+    pub(super) symbol: Option<FunctionSymbol>,
+}
+
+/// Files whose tables are asked.
+pub(super) struct Tables<'a> {
+    pub(super) elf: &'a Elf,
+    pub(super) functions: &'a FunctionIndex,
+    pub(super) debug: Option<&'a Debug>,
+    /// Function symbols of a separate debug file.
+    pub(super) debug_functions: Option<&'a FunctionIndex>,
+}
+
+impl Place {
+    /// Looks an address up in the sections that are loaded there.
+    pub(super) fn find(tables: &Tables<'_>, address: u64) -> Place {
+        for (number, section) in tables.elf.sections.iter().enumerate() {
+            if !section.is_allocated() || !section.contains(address) {
+                continue;
+            }
+            let found = tables.debug.map(|debug| debug.find(address)).unwrap_or_default();
+            let is_named = found.chain.first().is_some_and(|function| function.is_linkage);
+            let separate = tables
+                .debug
+                .zip(tables.debug_functions)
+                .filter(|(debug, _)| debug.elf.sections.get(number).is_some_and(|other| other.name == section.name));
+            let symbol = match separate {
+                _ if is_named => None,
+                Some((debug, functions)) => functions.find(&debug.elf, number, address),
+                None => tables.functions.find(tables.elf, number, address),
+            };
+            let place = Place { found, symbol };
+            if !place.is_empty() {
+                return place;
+            }
+        }
+        Place::default()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.found.line.is_none() && self.found.chain.is_empty() && self.symbol.is_none()
+    }
+}
+
+/// Names given so far, by the function's place in the debug information.
+#[derive(Debug, Default)]
+pub(super) struct Naming {
+    given: HashMap<u64, Option<String>>,
+}
+
+impl Naming {
+    /// The frames of a place, innermost first; empty when nothing is known.
+    pub(super) fn frames(&mut self, place: &Place) -> Vec<SourceFrame> {
+        if place.is_empty() {
+            return Vec::new();
+        }
+        let Found { line, chain } = &place.found;
+        let mut file = line.as_ref().and_then(|line| line.file.clone());
+        let number = line.as_ref().map_or(0, |line| line.number);
+        let discriminator = line.as_ref().map_or(0, |line| line.discriminator);
+        let name = match chain.first() {
+            Some(function) if function.is_linkage => function.name.clone(),
+            Some(function) if self.given.contains_key(&function.key) => self.given[&function.key].clone(),
+            function => {
+                let name = match (&place.symbol, function) {
+                    (Some(symbol), _) => {
+                        file = file.or_else(|| symbol.file.clone());
+                        Some(symbol.name.clone())
+                    }
+                    (None, Some(function)) => function.name.clone(),
+                    (None, None) => None,
+                };
+                if let Some(function) = function {
+                    let starts_there = place.symbol.as_ref().is_some_and(|symbol| symbol.address == function.low);
+                    let later = if starts_there { name.clone() } else { function.name.clone() };
+                    self.given.insert(function.key, later);
+                }
+                name
+            }
+        };
+        let frame = |name: Option<String>, file, line: u32| SourceFrame {
+            function: name.filter(|name| !name.is_empty()).map(|name| demangle(&name).into_owned()),
+            file,
+            line: (line != 0).then_some(line),
+            discriminator,
+        };
+        let mut frames = vec![frame(name, file, number)];
+        for pair in chain.windows(2) {
+            let (inlined, caller) = (&pair[0], &pair[1]);
+            let name = self.given.get(&caller.key).cloned().unwrap_or_else(|| caller.name.clone());
+            frames.push(frame(name, inlined.call_file.clone(), inlined.call_line));
+        }
+        frames
+    }
+}

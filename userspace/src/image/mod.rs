@@ -1,0 +1,167 @@
+//! ELF images: what `nm`, `addr2line`, `objdump` and `c++filt` tell of them, in this process.
+//!
+//! ```text
+//!              ┌─ symtab ──► symbols(), lookup()            nm -n --demangle
+//!  file ─ elf ─┼─ dwarf ───► frames()                       addr2line -f -C -i
+//!              └─ disasm ──► disassemble()                  objdump -C -d -l --no-show-raw-insn
+//!  debugfile: the separate file with the debug information
+//! ```
+//!
+//! Answers are those of binutils 2.40, which are what jeprof's output is made of; where binutils is known to be wrong, the
+//! README of this folder's package lists what is told instead. Opening reads headers only: everything else is built when it
+//! is first asked for and kept.
+//!
+//! Any bytes may be given as a file. A damaged table ends where the damage is.
+
+mod bytes;
+pub mod debugfile;
+pub mod demangle;
+mod dwarf;
+mod elf;
+mod error;
+mod frames;
+#[cfg(test)]
+mod oracle;
+mod symtab;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use debugfile::Places;
+use dwarf::Debug;
+pub use dwarf::Reading;
+use elf::Elf;
+pub use elf::{Section, Segment};
+pub use error::Error;
+pub use frames::SourceFrame;
+use frames::{Naming, Place, Tables};
+use symtab::{FunctionIndex, NearestIndex};
+pub use symtab::{Nearest, Symbol};
+
+/// An open ELF file.
+#[derive(Debug)]
+pub struct Image {
+    elf: Arc<Elf>,
+    places: Places,
+    reading: Reading,
+    symbols: OnceLock<Vec<Symbol>>,
+    dynamic_symbols: OnceLock<Vec<Symbol>>,
+    nearest: OnceLock<NearestIndex>,
+    functions: OnceLock<FunctionIndex>,
+    debug: OnceLock<Option<Separate>>,
+    naming: Mutex<Naming>,
+}
+
+/// Debug information, with the function symbols beside it when it is another file's.
+#[derive(Debug)]
+struct Separate {
+    debug: Debug,
+    functions: Option<FunctionIndex>,
+}
+
+impl Image {
+    /// Reads the headers. Debug files are looked for in the usual places.
+    pub fn open(path: &Path) -> Result<Image, Error> {
+        Image::open_with(path, Places::default(), Reading::AsBinutils)
+    }
+
+    /// The same, with other places for debug files or another reading.
+    pub fn open_with(path: &Path, places: Places, reading: Reading) -> Result<Image, Error> {
+        Ok(Image {
+            elf: Arc::new(Elf::open(path)?),
+            places,
+            reading,
+            symbols: OnceLock::new(),
+            dynamic_symbols: OnceLock::new(),
+            nearest: OnceLock::new(),
+            functions: OnceLock::new(),
+            debug: OnceLock::new(),
+            naming: Mutex::default(),
+        })
+    }
+
+    /// The section named `.text`.
+    pub fn text(&self) -> Option<Section> {
+        self.elf.section(".text").cloned()
+    }
+
+    /// Empty when it has none.
+    pub fn build_id(&self) -> &[u8] {
+        &self.elf.build_id
+    }
+
+    /// Fixed addresses: an executable that is not position-independent.
+    pub fn is_fixed(&self) -> bool {
+        self.elf.is_fixed
+    }
+
+    /// The svma of a byte of the file, when it is part of what is loaded.
+    pub fn svma(&self, file_offset: u64) -> Option<u64> {
+        self.elf.svma(file_offset)
+    }
+
+    /// Whether its code is of x86-64.
+    pub fn is_x86_64(&self) -> bool {
+        self.elf.machine == object::elf::EM_X86_64
+    }
+
+    /// What is loaded.
+    pub fn segments(&self) -> &[Segment] {
+        &self.elf.segments
+    }
+
+    /// Defined symbols in the order of `nm -n`, the dynamic ones when there are no others.
+    pub fn symbols(&self) -> &[Symbol] {
+        let symbols = self.symbols.get_or_init(|| symtab::list(&self.elf, false));
+        if symbols.is_empty() { self.dynamic_symbols() } else { symbols }
+    }
+
+    /// Defined dynamic symbols in the order of `nm -D -n`.
+    pub fn dynamic_symbols(&self) -> &[Symbol] {
+        self.dynamic_symbols.get_or_init(|| symtab::list(&self.elf, true))
+    }
+
+    /// The symbol at or below an address in nm's list, without building that list.
+    pub fn lookup(&self, address: u64) -> Option<Nearest> {
+        self.nearest.get_or_init(|| NearestIndex::build(&self.elf)).find(&self.elf, address)
+    }
+
+    /// Function, file and line of an address, innermost inlined call first; empty when nothing is known. What is asked
+    /// in which order matters as it does for addr2line.
+    pub fn frames(&self, address: u64) -> Vec<SourceFrame> {
+        let place = self.place(address);
+        self.naming.lock().unwrap_or_else(PoisonError::into_inner).frames(&place)
+    }
+
+    fn place(&self, address: u64) -> Place {
+        let functions = self.functions.get_or_init(|| FunctionIndex::build(&self.elf));
+        let separate = self.debug.get_or_init(|| self.find_debug()).as_ref();
+        let tables = Tables {
+            elf: &self.elf,
+            functions,
+            debug: separate.map(|separate| &separate.debug),
+            debug_functions: separate.and_then(|separate| separate.functions.as_ref()),
+        };
+        Place::find(&tables, address)
+    }
+
+    /// The debug information: the file's own, else that of the file it names by build-id or link.
+    fn find_debug(&self) -> Option<Separate> {
+        let shared = |elf: &Elf| {
+            let (name, build_id) = elf.debugaltlink()?;
+            let path = self.places.by_alt_link(&elf.path, name, build_id)?;
+            Elf::open(&path).ok().map(Arc::new)
+        };
+        if let Some(debug) = Debug::open(self.elf.clone(), shared(&self.elf), self.reading) {
+            return Some(Separate { debug, functions: None });
+        }
+        let by_id = || self.places.by_build_id(&self.elf.build_id);
+        let by_link = || {
+            let (name, crc) = self.elf.debuglink()?;
+            self.places.by_debuglink(&self.elf.path, name, crc)
+        };
+        let elf = Arc::new(Elf::open(&by_id().or_else(by_link)?).ok()?);
+        let debug = Debug::open(elf.clone(), shared(&elf), self.reading)?;
+        Some(Separate { debug, functions: Some(FunctionIndex::build(&elf)) })
+    }
+}

@@ -1,0 +1,253 @@
+//! Symbol tables as `nm` lists them, and the function symbol that covers an address as BFD chooses it.
+//!
+//! ```text
+//!  .symtab ── absent or empty? ──► .dynsym
+//!     │
+//!     ├─ NearestIndex: (value, index), sorted by value     one entry of 16 bytes per symbol, built at the first look-up
+//!     └─ list(): Symbol per entry, demangled, `nm -n` order  only for list modes
+//! ```
+#![forbid(unsafe_code)]
+
+use std::cmp::Ordering;
+
+use object::LittleEndian;
+use object::elf::{self, Sym64};
+
+use super::demangle::demangle;
+use super::elf::{Elf, Section, Symbols, is_real};
+
+const ENDIAN: LittleEndian = LittleEndian;
+
+/// A defined symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// svma, or the value itself where it is no address.
+    pub address: u64,
+    /// nm's letter: `T` function, `t` a local one, `W` weak, `D` data and so on.
+    pub kind: u8,
+    /// Demangled, with `@@VERSION` when it came from the dynamic table.
+    pub name: String,
+}
+
+/// All defined symbols, by address, those at one address by their linker names. Empty without a table.
+pub(super) fn list(elf: &Elf, dynamic: bool) -> Vec<Symbol> {
+    let Some(symbols) = elf.symbols(dynamic) else { return Vec::new() };
+    let mut entries: Vec<(u64, String, u8)> = symbols
+        .table
+        .symbols()
+        .iter()
+        .enumerate()
+        .skip(1)
+        .filter(|(index, symbol)| is_listed(&symbols, *index, symbol))
+        .map(|(index, symbol)| {
+            let kind = letter(elf, symbols.section(index), symbol);
+            (symbol.st_value.get(ENDIAN), linker_name(&symbols, index), kind)
+        })
+        .collect();
+    entries.sort();
+    entries
+        .into_iter()
+        .map(|(address, name, kind)| Symbol { address, kind, name: demangle(&name).into_owned() })
+        .collect()
+}
+
+fn linker_name(symbols: &Symbols<'_>, index: usize) -> String {
+    let name = symbols.name(index);
+    match symbols.version(index) {
+        Some(version) => format!("{name}{version}"),
+        None => name.into_owned(),
+    }
+}
+
+fn is_listed(symbols: &Symbols<'_>, index: usize, symbol: &Sym64<LittleEndian>) -> bool {
+    symbols.section(index) != 0 && !matches!(symbol.st_type(), elf::STT_SECTION | elf::STT_FILE)
+}
+
+/// nm's letter for a symbol.
+fn letter(elf: &Elf, section: u32, symbol: &Sym64<LittleEndian>) -> u8 {
+    let is_object = matches!(symbol.st_type(), elf::STT_OBJECT | elf::STT_COMMON);
+    if section == u32::from(elf::SHN_COMMON) {
+        return b'C';
+    }
+    if symbol.st_type() == elf::STT_GNU_IFUNC {
+        return b'i';
+    }
+    let letter = match symbol.st_bind() {
+        elf::STB_WEAK => return if is_object { b'V' } else { b'W' },
+        elf::STB_GNU_UNIQUE => return b'u',
+        elf::STB_LOCAL | elf::STB_GLOBAL if is_real(section) => {
+            elf.sections.get(section as usize).map_or(b'a', section_letter)
+        }
+        elf::STB_LOCAL | elf::STB_GLOBAL => b'a',
+        _ => return b'?',
+    };
+    if symbol.st_bind() == elf::STB_GLOBAL { letter.to_ascii_uppercase() } else { letter }
+}
+
+fn section_letter(section: &Section) -> u8 {
+    if section.is_code() {
+        b't'
+    } else if section.is_allocated() && section.has_contents() {
+        if section.is_writable() { b'd' } else { b'r' }
+    } else if !section.has_contents() {
+        b'b'
+    } else if section.is_debugging() {
+        b'N'
+    } else if !section.is_writable() {
+        b'n'
+    } else {
+        b'?'
+    }
+}
+
+/// Where a name lies between its neighbours, as jeprof reads nm's list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nearest {
+    pub start: u64,
+    /// Address of the next symbol; equal to `start` for the last one.
+    pub next: u64,
+    pub kind: u8,
+    /// Demangled, with its version.
+    pub name: String,
+}
+
+/// Symbols by address: (value, index in the table).
+#[derive(Debug, Default)]
+pub(super) struct NearestIndex {
+    sorted: Vec<(u64, u32)>,
+    dynamic: bool,
+}
+
+impl NearestIndex {
+    /// Of `.symtab`, or of `.dynsym` when nothing is listed there.
+    pub(super) fn build(elf: &Elf) -> NearestIndex {
+        for dynamic in [false, true] {
+            let Some(symbols) = elf.symbols(dynamic) else { continue };
+            let entries = symbols.table.symbols().iter().enumerate().skip(1);
+            let mut sorted: Vec<_> = entries
+                .filter(|(index, symbol)| is_listed(&symbols, *index, symbol))
+                .map(|(index, symbol)| (symbol.st_value.get(ENDIAN), index as u32))
+                .collect();
+            if !sorted.is_empty() {
+                sorted.sort_unstable();
+                return NearestIndex { sorted, dynamic };
+            }
+        }
+        NearestIndex::default()
+    }
+
+    /// The symbol at or below an address. At equal addresses the last function by name, else the first of any kind.
+    pub(super) fn find(&self, elf: &Elf, address: u64) -> Option<Nearest> {
+        let after = self.sorted.partition_point(|(value, _)| *value <= address);
+        let start = self.sorted[..after].last()?.0;
+        let from = self.sorted.partition_point(|(value, _)| *value < start);
+        let symbols = elf.symbols(self.dynamic)?;
+        let mut here: Vec<(String, u8)> = self.sorted[from..after]
+            .iter()
+            .map(|(_, index)| {
+                let index = *index as usize;
+                let symbol = &symbols.table.symbols()[index];
+                (linker_name(&symbols, index), letter(elf, symbols.section(index), symbol))
+            })
+            .collect();
+        here.sort();
+        let chosen = here.iter().rposition(|(_, kind)| kind.eq_ignore_ascii_case(&b't')).unwrap_or(0);
+        let (name, kind) = here.swap_remove(chosen);
+        let next = self.sorted.get(after).map_or(start, |(value, _)| *value);
+        Some(Nearest { start, next, kind, name: demangle(&name).into_owned() })
+    }
+}
+
+/// A function symbol, for addresses that debug information does not name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FunctionSymbol {
+    pub(super) address: u64,
+    pub(super) size: u64,
+    /// Linker name, with its version.
+    pub(super) name: String,
+    /// Of the source, when the table says which file its symbols are of.
+    pub(super) file: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    section: u32,
+    value: u64,
+    size: u64,
+    index: u32,
+    /// Index of the `STT_FILE` symbol; 0 = none.
+    file: u32,
+}
+
+/// Function symbols by section and address. 32 bytes per symbol.
+#[derive(Debug, Default)]
+pub(super) struct FunctionIndex {
+    sorted: Vec<Entry>,
+    dynamic: bool,
+}
+
+impl FunctionIndex {
+    /// Of `.symtab`, or of `.dynsym` without one.
+    ///
+    /// File symbols are local and stand before the symbols they are of; once one follows other symbols, it is not known
+    /// which file a global symbol is of.
+    pub(super) fn build(elf: &Elf) -> FunctionIndex {
+        let (dynamic, symbols) = match (elf.symbols(false), elf.symbols(true)) {
+            (Some(symbols), _) => (false, symbols),
+            (None, Some(symbols)) => (true, symbols),
+            (None, None) => return FunctionIndex::default(),
+        };
+        let mut sorted = Vec::new();
+        let (mut file, mut seen_symbol, mut file_after_symbol) = (0, false, false);
+        for (index, symbol) in symbols.table.symbols().iter().enumerate().skip(1) {
+            let kind = symbol.st_type();
+            if kind == elf::STT_FILE {
+                file = index as u32;
+                file_after_symbol |= seen_symbol;
+                continue;
+            }
+            seen_symbol = true;
+            let section = symbols.section(index);
+            let size = symbol.st_size.get(ENDIAN);
+            let is_local = symbol.st_bind() == elf::STB_LOCAL;
+            let is_marker =
+                size == 0 && is_local && kind == elf::STT_NOTYPE && symbol.st_visibility() == elf::STV_HIDDEN;
+            let is_data = matches!(kind, elf::STT_SECTION | elf::STT_OBJECT | elf::STT_COMMON | elf::STT_TLS | 8 | 9);
+            if is_data || is_marker || !is_real(section) {
+                continue;
+            }
+            let file = if is_local || !file_after_symbol { file } else { 0 };
+            sorted.push(Entry {
+                section,
+                value: symbol.st_value.get(ENDIAN),
+                size: size.max(1),
+                index: index as u32,
+                file,
+            });
+        }
+        // The best of equal addresses last: the largest, then the first of the table.
+        sorted.sort_unstable_by(|a, b| {
+            let place = a.section.cmp(&b.section).then(a.value.cmp(&b.value));
+            place.then(a.size.cmp(&b.size)).then(b.index.cmp(&a.index))
+        });
+        FunctionIndex { sorted, dynamic }
+    }
+
+    /// The function symbol of a section that starts nearest below an address, whatever its size.
+    pub(super) fn find(&self, elf: &Elf, section: usize, address: u64) -> Option<FunctionSymbol> {
+        let section = section as u32;
+        let after = self.sorted.partition_point(|entry| match entry.section.cmp(&section) {
+            Ordering::Equal => entry.value <= address,
+            order => order == Ordering::Less,
+        });
+        let entry = self.sorted[..after].last().filter(|entry| entry.section == section)?;
+        let symbols = elf.symbols(self.dynamic)?;
+        let file = (entry.file != 0).then(|| symbols.name(entry.file as usize).into_owned());
+        Some(FunctionSymbol {
+            address: entry.value,
+            size: entry.size,
+            name: linker_name(&symbols, entry.index as usize),
+            file,
+        })
+    }
+}
