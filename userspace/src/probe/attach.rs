@@ -393,7 +393,7 @@ fn attach_tracepoint(
     let id = id.trim().parse().map_err(|_| "its id is no number".to_owned())?;
     let program = kernel.program(program).map_err(|error| error.to_string())?;
     let event = sys::open_tracepoint(id, online_cpu()).map_err(|error| error.to_string())?;
-    sys::attach(&event, program, None).map_err(|error| error.to_string())?;
+    sys::attach(&event, program, None).and_then(|_| sys::enable(&event)).map_err(|error| error.to_string())?;
     Ok(event)
 }
 

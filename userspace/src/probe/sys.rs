@@ -5,6 +5,10 @@
 //! kernel raises the semaphore in every process that the probe covers and lowers it when the descriptor is closed, by a
 //! crash too. With a pid the probe covers that process's whole address space: all its threads, older and newer ones
 //! (the kernel compares address spaces), and images that it execs later.
+//!
+//! The events of uprobes stay disabled. A program at a uprobe runs whether its event counts or not, and the kernel takes
+//! every enabled event of a process out and in at each of its switches between threads and tasks: five probes made a
+//! redis server that never hit them a sixth slower.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -45,6 +49,8 @@ struct PerfAttr {
 const _: () = assert!(size_of::<PerfAttr>() == 112);
 
 const PERF_TYPE_TRACEPOINT: u32 = 2;
+/// `perf_event_attr.disabled`.
+const DISABLED: u64 = 1;
 const PERF_FLAG_FD_CLOEXEC: u64 = 8;
 /// `_IOW('$', 8, u32)`.
 const PERF_EVENT_IOC_SET_BPF: u64 = 0x4004_2408;
@@ -75,6 +81,7 @@ pub(super) fn open_uprobe(
         size: size_of::<PerfAttr>() as u32,
         // Bits 32..63: file offset of the semaphore. Bit 0, "on return", stays clear.
         config: semaphore.map_or(0, |semaphore| semaphore.0 << 32),
+        flags: DISABLED,
         path: path.as_ptr().addr() as u64,
         offset: offset.0,
         ..PerfAttr::default()
@@ -107,21 +114,23 @@ fn perf_event_open(attr: &PerfAttr, cover: Cover) -> io::Result<OwnedFd> {
     owned(fd)
 }
 
-/// Lets a program run at an event. With a cookie, which the program can ask for, this needs Linux 5.15; the returned
-/// link must live as long as the event.
+/// Lets a program run at a uprobe. With a cookie, which the program can ask for, this needs Linux 5.15; the returned link
+/// must live as long as the event.
 pub(super) fn attach(event: &OwnedFd, program: BorrowedFd<'_>, cookie: Option<u64>) -> io::Result<Option<OwnedFd>> {
-    let link = if let Some(cookie) = cookie {
-        Some(link(event, program, cookie)?)
-    } else {
-        // SAFETY: both descriptors are open; the call takes the program's number.
-        let code = unsafe { libc::ioctl(event.as_raw_fd(), PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()) };
-        check(code)?;
-        None
-    };
+    if let Some(cookie) = cookie {
+        return link(event, program, cookie).map(Some);
+    }
+    // SAFETY: both descriptors are open; the call takes the program's number.
+    let code = unsafe { libc::ioctl(event.as_raw_fd(), PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()) };
+    check(code)?;
+    Ok(None)
+}
+
+/// Counts an event from now on, which a tracepoint's program needs.
+pub(super) fn enable(event: &OwnedFd) -> io::Result<()> {
     // SAFETY: the descriptor is open; the call takes no further argument.
     let code = unsafe { libc::ioctl(event.as_raw_fd(), PERF_EVENT_IOC_ENABLE, 0) };
-    check(code)?;
-    Ok(link)
+    check(code)
 }
 
 fn link(event: &OwnedFd, program: BorrowedFd<'_>, cookie: u64) -> io::Result<OwnedFd> {
