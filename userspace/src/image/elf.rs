@@ -221,6 +221,20 @@ impl Elf {
         Some(Symbols { table, versions })
     }
 
+    /// Relocations that the dynamic linker makes, in the file's order.
+    pub(super) fn dynamic_relocations(&self) -> impl Iterator<Item = &elf::Rela64<LittleEndian>> {
+        let header = self.header();
+        let sections = header.sections(ENDIAN, &*self.bytes).unwrap_or_default();
+        let dynamic = sections.iter().position(|section| section.sh_type(ENDIAN) == elf::SHT_DYNSYM);
+        let tables = self.sections.iter().enumerate().filter_map(move |(number, _)| {
+            let section = sections.section(SectionIndex(number)).ok()?;
+            let is_dynamic = dynamic.is_some_and(|dynamic| section.sh_link(ENDIAN) as usize == dynamic)
+                || section.sh_flags(ENDIAN) & u64::from(elf::SHF_ALLOC) != 0;
+            section.rela(ENDIAN, &*self.bytes).ok().flatten().filter(|_| is_dynamic).map(|(list, _)| list)
+        });
+        tables.flatten()
+    }
+
     /// The note or link that names a separate debug file: file name and checksum.
     pub(super) fn debuglink(&self) -> Option<(&[u8], u32)> {
         let data = self.stored(self.section(".gnu_debuglink")?);
@@ -289,6 +303,22 @@ impl<'a> Symbols<'a> {
         let is_undefined = self.table.symbols()[index].st_shndx.get(ENDIAN) == elf::SHN_UNDEF;
         let at = if number.is_hidden() || is_undefined { "@" } else { "@@" };
         Some(format!("{at}{name}"))
+    }
+
+    /// The name and its version; `Base` for a symbol of a versioned file that has none.
+    pub(super) fn name_with_base_version(&self, index: usize) -> String {
+        let name = self.name(index);
+        if let Some(version) = self.version(index) {
+            return format!("{name}{version}");
+        }
+        let number = self.versions.as_ref().map(|versions| versions.version_index(ENDIAN, object::SymbolIndex(index)));
+        match number {
+            Some(number) if number.is_global() => {
+                let is_undefined = self.table.symbols()[index].st_shndx.get(ENDIAN) == elf::SHN_UNDEF;
+                format!("{name}{}Base", if number.is_hidden() || is_undefined { "@" } else { "@@" })
+            }
+            _ => name.into_owned(),
+        }
     }
 
     /// Section header index, or one of the reserved ones (`SHN_ABS`, `SHN_COMMON`); 0 is undefined.

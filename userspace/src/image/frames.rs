@@ -26,6 +26,16 @@ pub struct SourceFrame {
     pub discriminator: u32,
 }
 
+/// The innermost function at an address, before demangling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Innermost {
+    pub(super) name: Option<String>,
+    pub(super) file: Option<String>,
+    /// 0 = unknown.
+    pub(super) line: u32,
+    pub(super) discriminator: u32,
+}
+
 /// What is known of an address, before names are chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
@@ -81,10 +91,10 @@ pub(super) struct Naming {
 }
 
 impl Naming {
-    /// The frames of a place, innermost first; empty when nothing is known.
-    pub(super) fn frames(&mut self, place: &Place) -> Vec<SourceFrame> {
+    /// Linker name, file, line and discriminator of the innermost function; `None` when nothing is known.
+    pub(super) fn innermost(&mut self, place: &Place) -> Option<Innermost> {
         if place.is_empty() {
-            return Vec::new();
+            return None;
         }
         let Found { line, chain } = &place.found;
         let mut file = line.as_ref().and_then(|line| line.file.clone());
@@ -110,14 +120,21 @@ impl Naming {
                 name
             }
         };
+        Some(Innermost { name: name.filter(|name| !name.is_empty()), file, line: number, discriminator })
+    }
+
+    /// The frames of a place, innermost first; empty when nothing is known.
+    pub(super) fn frames(&mut self, place: &Place) -> Vec<SourceFrame> {
+        let Some(innermost) = self.innermost(place) else { return Vec::new() };
+        let discriminator = innermost.discriminator;
         let frame = |name: Option<String>, file, line: u32| SourceFrame {
             function: name.filter(|name| !name.is_empty()).map(|name| demangle(&name).into_owned()),
             file,
             line: (line != 0).then_some(line),
             discriminator,
         };
-        let mut frames = vec![frame(name, file, number)];
-        for pair in chain.windows(2) {
+        let mut frames = vec![frame(innermost.name, innermost.file, innermost.line)];
+        for pair in place.found.chain.windows(2) {
             let (inlined, caller) = (&pair[0], &pair[1]);
             let name = self.given.get(&caller.key).cloned().unwrap_or_else(|| caller.name.clone());
             frames.push(frame(name, inlined.call_file.clone(), inlined.call_line));

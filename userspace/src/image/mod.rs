@@ -14,8 +14,10 @@
 //! Any bytes may be given as a file. A damaged table ends where the damage is.
 
 mod bytes;
+mod codesyms;
 pub mod debugfile;
 pub mod demangle;
+mod disasm;
 mod dwarf;
 mod elf;
 mod error;
@@ -27,7 +29,9 @@ mod symtab;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use codesyms::CodeSymbols;
 use debugfile::Places;
+pub use disasm::DisasmLine;
 use dwarf::Debug;
 pub use dwarf::Reading;
 use elf::Elf;
@@ -48,6 +52,7 @@ pub struct Image {
     dynamic_symbols: OnceLock<Vec<Symbol>>,
     nearest: OnceLock<NearestIndex>,
     functions: OnceLock<FunctionIndex>,
+    code_symbols: OnceLock<CodeSymbols>,
     debug: OnceLock<Option<Separate>>,
     naming: Mutex<Naming>,
 }
@@ -75,6 +80,7 @@ impl Image {
             dynamic_symbols: OnceLock::new(),
             nearest: OnceLock::new(),
             functions: OnceLock::new(),
+            code_symbols: OnceLock::new(),
             debug: OnceLock::new(),
             naming: Mutex::default(),
         })
@@ -131,6 +137,20 @@ impl Image {
     pub fn frames(&self, address: u64) -> Vec<SourceFrame> {
         let place = self.place(address);
         self.naming.lock().unwrap_or_else(PoisonError::into_inner).frames(&place)
+    }
+
+    /// The instructions of `start..stop`, with symbols, functions and lines between them, as `objdump -C -d -l` prints
+    /// them. Lines are those of an objdump that starts here.
+    pub fn disassemble(&self, start: u64, stop: u64) -> Result<Vec<DisasmLine>, Error> {
+        if !self.is_x86_64() {
+            return Err(Error::Machine { path: self.elf.path.clone(), machine: self.elf.machine });
+        }
+        let symbols = self.code_symbols.get_or_init(|| CodeSymbols::build(&self.elf));
+        let mut naming = Naming::default();
+        // objdump looks functions up in the full symbol table only, or in that of the debug file.
+        let has_names = self.elf.symbols(false).is_some() || self.debug.get_or_init(|| self.find_debug()).is_some();
+        let mut frame = |address| naming.innermost(&self.place(address)).filter(|_| has_names);
+        Ok(disasm::disassemble(&self.elf, symbols, &mut frame, start..stop))
     }
 
     fn place(&self, address: u64) -> Place {

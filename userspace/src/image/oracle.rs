@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{Image, SourceFrame};
+use super::{DisasmLine, Image, SourceFrame};
 
 const C: &str = r"
 #include <stdlib.h>
@@ -118,6 +118,32 @@ fn compare_symbols(program: &Path, flags: &[&str], dynamic: bool) {
     }
 }
 
+/// Compares the whole disassembly.
+fn compare_code(program: &Path) {
+    let theirs = run(Command::new("objdump").args(["-C", "-d", "-l", "--no-show-raw-insn"]).arg(program));
+    let is_heading =
+        |line: &&str| line.starts_with("Disassembly of") || line.contains("file format") || line.is_empty();
+    let theirs: Vec<&str> =
+        theirs.lines().filter(|line| !is_heading(line)).map(|line| line.trim_start_matches(' ')).collect();
+    let lines = Image::open(program).expect("an ELF file").disassemble(0, u64::MAX).expect("code of x86-64");
+    let ours: Vec<String> = lines.into_iter().map(print_code).collect();
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_eq!(ours, theirs, "{}", program.display());
+    }
+    assert_eq!(ours.len(), theirs.len(), "{}", program.display());
+}
+
+fn print_code(line: DisasmLine) -> String {
+    match line {
+        DisasmLine::Symbol { address, name } => format!("{address:016x} <{name}>:"),
+        DisasmLine::Function(name) => format!("{name}:"),
+        DisasmLine::Location { file, line, discriminator: 0 } => format!("{file}:{line}"),
+        DisasmLine::Location { file, line, discriminator } => format!("{file}:{line} (discriminator {discriminator})"),
+        DisasmLine::Instruction { address, text } => format!("{address:x}:\t{text}"),
+        DisasmLine::Skipped => "\t...".to_owned(),
+    }
+}
+
 #[test]
 fn c_programs_have_the_names_and_lines_of_binutils() {
     let workshop = Workshop::new("c");
@@ -131,6 +157,7 @@ fn c_programs_have_the_names_and_lines_of_binutils() {
     for (number, flags) in flags.iter().enumerate() {
         let program = workshop.build("cc", ("c.c", C), flags, &format!("c{number}"));
         compare_frames(&program);
+        compare_code(&program);
         if !flags.contains(&"-s") {
             compare_symbols(&program, &[], false);
         }

@@ -163,7 +163,7 @@ impl NearestIndex {
 pub(super) struct FunctionSymbol {
     pub(super) address: u64,
     pub(super) size: u64,
-    /// Linker name, with its version.
+    /// Linker name, without a version.
     pub(super) name: String,
     /// Of the source, when the table says which file its symbols are of.
     pub(super) file: Option<String>,
@@ -246,7 +246,7 @@ impl FunctionIndex {
         Some(FunctionSymbol {
             address: entry.value,
             size: entry.size,
-            name: linker_name(&symbols, entry.index as usize),
+            name: symbols.name(entry.index as usize).into_owned(),
             file,
         })
     }
