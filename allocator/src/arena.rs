@@ -357,7 +357,7 @@ impl Arena {
 
     /// Counts of a bin.
     pub fn bin_stats(&self, class: usize) -> BinStats {
-        let stats = |bin: Option<&Bin>| bin.map(Bin::stats).unwrap_or_default();
+        let stats = |bin: Option<&Bin>| bin.map(|bin| bin.stats(self)).unwrap_or_default();
         stats(self.bin(class)).with(&stats(self.bin_of_samples(class)))
     }
 
@@ -397,6 +397,10 @@ impl SlabSource for Samples<'_> {
         self.0.end_slab(slab);
     }
 
+    fn is_deserted(&self) -> bool {
+        self.0.thread_count() == 0
+    }
+
     fn keeps_spares(&self) -> bool {
         self.0.keeps_spares()
     }
@@ -411,6 +415,10 @@ impl SlabSource for Arena {
         slab.set_sampled(false);
         emap::clear_slab(slab);
         self.give_pages_back(slab);
+    }
+
+    fn is_deserted(&self) -> bool {
+        self.thread_count() == 0
     }
 
     fn keeps_spares(&self) -> bool {

@@ -14,10 +14,12 @@
 //!
 //! Frees come in batches; neighbours in a batch that lie in one slab are put back together, so that the slab's place is
 //! looked up, checked and changed once for all of them. Blocks freed by threads of other arenas arrive on `remote` as
-//! chains without the lock; whoever takes the lock next brings them in.
+//! chains without the lock; whoever takes the lock next brings them in: mostly the owner with its next batch, so that the
+//! slabs' lines stay in one cache.
 //!
-//! Fields: `inner` lock:Bin; `spares` written under lock:Bin, read by anyone as a hint; `remote` atomic; `class`, `shape` init-only. The arena's pages are reached through the
-//! [`SlabSource`] that the caller passes, under rank `Pages`, which is inside `Bin`.
+//! Fields: `inner` lock:Bin; `spares` written under lock:Bin, read by anyone as a hint; `remote`, `waiting` atomic, on a
+//! cache line of their own, since threads of other arenas write them; `class`, `shape` init-only. The arena's pages are
+//! reached through the [`SlabSource`] that the caller passes, under rank `Pages`, which is inside `Bin`.
 #![forbid(unsafe_code)]
 
 use crate::diag;
@@ -37,6 +39,10 @@ use crate::sync::rank::Rank;
 /// Bytes of spare slabs that a bin keeps at most.
 const SPARE_MAX_BYTES: usize = 1 << 20;
 
+/// Bytes that may wait on a remote list for the owner: a few of the batches that an owner takes. Beyond it the giver
+/// brings them in, so that an owner that sleeps does not hold the memory.
+const WAITING_MAX_BYTES: usize = 256 << 10;
+
 /// Where slabs come from and go to.
 pub(crate) trait SlabSource {
     /// A fresh slab of the class, all regions free, in the page map.
@@ -45,6 +51,8 @@ pub(crate) trait SlabSource {
     fn end_slab(&self, slab: &'static Extent);
     /// True when slabs without live regions may stay for a while.
     fn keeps_spares(&self) -> bool;
+    /// True when no thread takes from here.
+    fn is_deserted(&self) -> bool;
 }
 
 /// Counts of a bin since the arena was made, but `slabs` and `live` now.
@@ -95,7 +103,15 @@ pub(crate) struct Bin {
     shape: SlabShape,
     inner: Mutex<Inner>,
     spares: AtomicU32,
+    inbox: Inbox,
+}
+
+/// What threads of other arenas write.
+#[repr(align(64))]
+struct Inbox {
     remote: RemoteList<FreeBlock>,
+    /// About how many blocks wait on `remote`.
+    waiting: AtomicU32,
 }
 
 impl Bin {
@@ -115,7 +131,7 @@ impl Bin {
                 },
             ),
             spares: AtomicU32::new(0),
-            remote: RemoteList::new(),
+            inbox: Inbox { remote: RemoteList::new(), waiting: AtomicU32::new(0) },
         }
     }
 
@@ -227,19 +243,22 @@ impl Bin {
         inner.fewest_spares = self.spares.load(Ordering::Relaxed);
     }
 
-    /// Gives a chain of blocks of this bin back from a thread of another arena: one exchange; and, if the lock happens
-    /// to be free, brings everything in.
+    /// Gives a chain of blocks of this bin back from a thread of another arena: one exchange. They are brought in by the
+    /// owner with its next batch; by the giver only when nobody else will, or when much has come together.
     pub(crate) fn put_remote(&self, source: &impl SlabSource, chain: &Chain) {
-        self.remote.push(chain);
-        if let Some(mut inner) = self.inner.try_lock() {
-            inner.stats.flushes += 1;
+        self.inbox.remote.push(chain);
+        // Relaxed, and reset without order to the pushes: a hint, whose error is a chain or two.
+        let waiting = self.inbox.waiting.fetch_add(chain.len(), Ordering::Relaxed) + chain.len();
+        if (waiting as usize * self.shape.size as usize > WAITING_MAX_BYTES || source.is_deserted())
+            && let Some(mut inner) = self.inner.try_lock()
+        {
             self.drain(&mut inner, source);
         }
     }
 
     /// Brings in what other threads gave back, and gives back half of the spares that went unused since the last call.
     pub(crate) fn collect(&self, source: &impl SlabSource) {
-        if !self.remote.is_empty() || self.spares.load(Ordering::Relaxed) > 0 {
+        if !self.inbox.remote.is_empty() || self.spares.load(Ordering::Relaxed) > 0 {
             let mut inner = self.inner.lock();
             self.drain(&mut inner, source);
             let unused = inner.fewest_spares.div_ceil(2);
@@ -263,8 +282,11 @@ impl Bin {
         }
     }
 
-    pub(crate) fn stats(&self) -> BinStats {
-        self.inner.lock().stats
+    /// Counts, once what other threads gave back is brought in.
+    pub(crate) fn stats(&self, source: &impl SlabSource) -> BinStats {
+        let mut inner = self.inner.lock();
+        self.drain(&mut inner, source);
+        inner.stats
     }
 
     pub(crate) fn prefork(&self) {
@@ -281,17 +303,42 @@ impl Bin {
 
     #[inline]
     fn drain(&self, inner: &mut Inner, source: &impl SlabSource) {
-        if !self.remote.is_empty() {
+        if !self.inbox.remote.is_empty() {
             self.drain_slow(inner, source);
         }
     }
 
     #[cold]
     fn drain_slow(&self, inner: &mut Inner, source: &impl SlabSource) {
-        self.remote.drain(|block| match self.slab_of(block) {
-            Some(slab) => self.put_one(inner, source, slab, BlockPtr(block)),
-            None => report(BlockPtr(block), SlabMisuse::NotABlock),
+        // Neighbours in a chain often lie in one slab: its place is looked up and changed once for a run of them.
+        let mut run: Option<(&'static Extent, u32)> = None;
+        self.inbox.waiting.store(0, Ordering::Relaxed);
+        inner.stats.flushes += 1;
+        self.inbox.remote.drain(|block| {
+            let slab = match run {
+                Some((slab, _)) if slab::spans(slab, &self.shape, block) => slab,
+                _ => {
+                    if let Some((slab, freed)) = run.take() {
+                        self.settle(inner, source, slab, freed);
+                    }
+                    match self.slab_of(block) {
+                        Some(slab) => slab,
+                        None => return report(BlockPtr(block), SlabMisuse::NotABlock),
+                    }
+                }
+            };
+            let freed = run.map_or(0, |(_, freed)| freed);
+            run = match slab::put(slab, &self.shape, BlockPtr(block)) {
+                Ok(()) => Some((slab, freed + 1)),
+                Err(misuse) => {
+                    report(BlockPtr(block), misuse);
+                    Some((slab, freed))
+                }
+            };
         });
+        if let Some((slab, freed)) = run {
+            self.settle(inner, source, slab, freed);
+        }
     }
 
     /// The slab of this bin that `block` lies in: what a link in a freed block says is checked before it is used.

@@ -75,6 +75,12 @@ pub(crate) fn put_run(
     (looked, freed)
 }
 
+/// True when `block` lies in the slab.
+#[inline]
+pub(crate) fn spans(extent: &Extent, shape: &SlabShape, block: *mut u8) -> bool {
+    block.addr().wrapping_sub(extent.addr().addr()) < shape.slab_bytes as usize
+}
+
 /// Region that starts at `block`.
 #[inline]
 pub(crate) fn region_of(extent: &Extent, shape: &SlabShape, block: BlockPtr) -> Option<usize> {

@@ -50,18 +50,24 @@ impl ChainNode for FreeBlock {
 pub(crate) struct Chain {
     first: *mut FreeBlock,
     last: *mut FreeBlock,
+    len: u32,
 }
 
 #[cfg(not(loom))]
 impl Chain {
     /// Empty.
     pub(crate) const fn new() -> Chain {
-        Chain { first: core::ptr::null_mut(), last: core::ptr::null_mut() }
+        Chain { first: core::ptr::null_mut(), last: core::ptr::null_mut(), len: 0 }
     }
 
     /// True without blocks.
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_null()
+    }
+
+    /// Number of blocks.
+    pub(crate) fn len(&self) -> u32 {
+        self.len
     }
 
     /// Adds a block that its client freed; its first bytes become the link.
@@ -74,6 +80,7 @@ impl Chain {
             self.last = node;
         }
         self.first = node;
+        self.len += 1;
     }
 }
 

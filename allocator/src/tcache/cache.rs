@@ -29,7 +29,8 @@ use crate::ds::stack::Stack;
 use crate::extent::Extent;
 use crate::prim::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crate::ptr::BlockPtr;
-use crate::sizeclass::{NBINS, NCACHED, size_of_index};
+use crate::sizeclass::{NBINS, NCACHED, size_of_index, slab_shape};
+use crate::slab;
 
 /// Slots of a small class: twice the regions of a slab, within these bounds.
 const SLOTS_SMALL_MIN: usize = 20;
@@ -348,13 +349,19 @@ fn flush_large(class: usize, block: *mut u8) {
 fn flush_small(class: usize, blocks: &[AtomicPtr<u8>], arena: &Arena) {
     let foreign = arena.bin(class).map_or(0, |bin| bin.put_batch(arena, blocks));
     let mut rest = blocks.get(..foreign).unwrap_or(&[]);
+    let shape = slab_shape(class);
     while let Some(first) = rest.first() {
         let ind = extent_of(class, first.load(Ordering::Relaxed)).map(Extent::arena);
         let mut chain = Chain::new();
         let mut left = 0;
+        // Neighbours often lie in one slab: it is looked up once for a run of them.
+        let mut last: Option<&'static Extent> = None;
         for slot in rest {
             let block = slot.load(Ordering::Relaxed);
-            let owner = extent_of(class, block).map(Extent::arena);
+            if !last.is_some_and(|slab| slab::spans(slab, &shape, block)) {
+                last = extent_of(class, block);
+            }
+            let owner = last.map(Extent::arena);
             if owner == ind {
                 if owner.is_some() {
                     chain.add(BlockPtr(block));

@@ -102,13 +102,11 @@ fn find_one(name: &str, ours: &Path) -> Result<Peer> {
         Source::Tcmalloc => Some(tcmalloc()?),
         Source::Libc => None,
     };
-    Ok(Peer {
-        name: name.to_owned(),
-        is_ours: *source == Source::Ours,
-        library,
-        conf: (*conf).to_owned(),
-        attached: name == "ours-attached",
-    })
+    let attached = name == "ours-attached";
+    if attached {
+        cargo().args(["build", "--release", "-p", "jeprobe"]).run()?;
+    }
+    Ok(Peer { name: name.to_owned(), is_ours: *source == Source::Ours, library, conf: (*conf).to_owned(), attached })
 }
 
 /// A library that the command line names as `NAME=PATH`.
