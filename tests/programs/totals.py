@@ -155,6 +155,45 @@ def from_pprof(path):
     return {name: sum(numbers[place] for numbers in samples) for place, name in enumerate(names)}
 
 
+def from_otlp(path):
+    """One profile for each value; tables begin with an empty entry."""
+    data = open(path, "rb").read()
+    tables = {1: [], 2: [], 3: [], 5: [], 6: [], 7: []}
+    profiles = []
+    for field, value in fields(data):
+        if field == 2:
+            for table, entry in fields(value):
+                tables.setdefault(table, []).append(entry)
+        else:
+            for part, scopes in fields(value):
+                if part == 2:
+                    profiles += [profile for number, profile in fields(scopes) if number == 2]
+    strings = [entry.decode() for entry in tables[5]]
+    assert strings[0] == "" and all(tables[table][0] == b"" for table in (1, 2, 3, 6, 7))
+    for stack in tables[7]:
+        used = [index for _, value in fields(stack) for index in packed(value)]
+        assert all(0 < index < len(tables[2]) for index in used)
+    for location in tables[2]:
+        lines = [dict(fields(line)) for number, line in fields(location) if number == 3]
+        assert all(0 < line[1] < len(tables[3]) for line in lines)
+    sums = {}
+    for profile in profiles:
+        name, total = None, 0
+        for field, value in fields(profile):
+            if field == 1:
+                name = strings[dict(fields(value))[1]]
+            elif field == 2:
+                for number, part in fields(value):
+                    if number == 4:
+                        total += sum(packed(part))
+                    elif number == 1:
+                        assert 0 <= part < len(tables[7])
+                    elif number == 2:
+                        assert all(0 < index < len(tables[6]) for index in packed(part))
+        sums[name] = total
+    return sums
+
+
 def from_heap(path):
     """Sums of jeprof's estimates of the stack lines."""
     import math

@@ -6,6 +6,7 @@ mod dump_failures;
 mod loader;
 mod mallctl_tree;
 mod redis;
+mod report_exchange;
 mod report_formats;
 mod report_golden;
 mod rust_global;

@@ -58,10 +58,19 @@ fn totals_are_equal_in_every_format() {
         };
         // The form with every digit.
         let known = write("json", "inuse_space");
-        for format in ["speedscope", "callgrind"] {
+        for format in ["speedscope", "callgrind", "pprof", "otlp"] {
             for (value, found) in write(format, "inuse_space") {
                 assert_eq!(found, number(&known, &[&value]), "{inputs:?}: {value} in {format}");
             }
+        }
+        // Whole counts of the file are what readers scale, so a heap file may be off by half an object.
+        let heap = directory.path().join(format!("{}.sym", inputs[1]));
+        let output = heap.to_str().expect("a UTF-8 path");
+        let symbolize = Run::new(artefact::command()).dir(fixture("")).arg("symbolize").args(inputs);
+        symbolize.args(["-o", output]).finish().ok().discard();
+        for (value, found) in totals("heap", &heap) {
+            let known = number(&known, &[&value]);
+            assert!((found - known).abs() <= 1 + known / 10_000, "{inputs:?}: {value} in a heap file {found}, {known}");
         }
         for value in ["inuse_space", "alloc_objects"] {
             for format in ["text", "tree", "csv", "folded"] {
@@ -84,6 +93,9 @@ fn the_files_name_chooses_the_format() {
         ("a.csv", "function,flat_bytes,"),
         ("a.folded", "main;big_user;leaf 3638090\n"),
         ("a.callgrind", "# callgrind format\n"),
+        ("a.dot", "digraph \"hand.heap: bytes in use\" {"),
+        ("a.svg", "<?xml version"),
+        ("a.html", "<!DOCTYPE html>"),
         ("a.txt", "Total: 8.5 MB\n"),
     ] {
         let path = directory.path().join(name);

@@ -26,6 +26,15 @@ pub enum Error {
     #[error("no profile given, only the program {}", path.display())]
     OnlyProgram { path: PathBuf },
 
+    #[error("{format} has no negative numbers, which differences are")]
+    NoNegative { format: &'static str },
+
+    #[error("the profile is not of a heap, and heap files hold nothing else")]
+    NotHeap,
+
+    #[error("protobuf is not written to a terminal")]
+    Binary,
+
     #[error("process {pid} ({name}) ended before its profile table was read")]
     NothingRead { pid: u32, name: String },
 
@@ -96,6 +105,9 @@ impl Error {
                 io::ErrorKind::NotFound => Some("check the spelling; take a profile with: jeprobe dump --pid P".into()),
                 _ => None,
             },
+            Error::NoNegative { .. } => Some("use text, tree, csv, json, folded, pprof or otlp".into()),
+            Error::NotHeap => Some("name a file for pprof's or OTLP's protobuf: -o FILE.pb.gz or -o FILE.otlp".into()),
+            Error::Binary => Some("name a file with -o FILE, or pipe it on".into()),
             Error::OnlyProgram { path } => Some(format!(
                 "name a profile after it: jeprobe report {} FILE.heap; take one with: jeprobe dump --pid P",
                 path.display()

@@ -56,6 +56,26 @@ impl Sampling {
     }
 }
 
+impl Sampling {
+    /// The raw counts that [`Sampling::unbias`] turns into this estimate, as far as whole numbers can: for files that keep
+    /// estimates only. Differences below 0 have none.
+    pub fn raw_of(self, est: EstCount) -> Count {
+        let interval = self.interval().0 as f64;
+        let chance = if est.objects <= 0.0 || est.bytes <= 0.0 || interval == 0.0 {
+            1.0
+        } else {
+            let ratio = (est.bytes / est.objects) / interval;
+            match self {
+                Sampling::None => 1.0,
+                Sampling::Poisson(_) => -(-ratio).exp_m1(),
+                Sampling::Uniform(_) => ratio.min(1.0),
+            }
+        };
+        // Casts of floating numbers stop at the ends of the integer's range.
+        Count { objects: (est.objects * chance).round() as u64, bytes: (est.bytes * chance).round() as u64 }
+    }
+}
+
 /// Variance, in bytes², of the estimate of one stack. Variances of different stacks add up. The chance of being sampled
 /// is read off the estimate itself, p = b / estimated bytes, so it holds for samples taken at several intervals too.
 pub fn variance_bytes2(sums: Sums) -> f64 {
@@ -80,6 +100,15 @@ mod tests {
         let sums = Sampling::Poisson(R).unbias(Count { objects: 10, bytes: 10240 });
         assert!((sums.est.bytes - 5_248_001.0).abs() < 1.0, "{sums:?}");
         assert!((sums.est.objects - 5125.0).abs() < 0.1, "{sums:?}");
+    }
+
+    #[test]
+    fn raw_counts_come_back_from_estimates() {
+        for raw in [Count { objects: 10, bytes: 10240 }, Count { objects: 3, bytes: 3 << 20 }, Count::ZERO] {
+            for sampling in [Sampling::None, Sampling::Poisson(R), Sampling::Uniform(R)] {
+                assert_eq!(sampling.raw_of(sampling.unbias(raw).est), raw, "{sampling:?}");
+            }
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod picture;
 pub mod preload;
 pub mod probe;
 pub mod proc;
+pub mod proto;
 pub mod remote;
 pub mod session;
 pub mod symbolize;

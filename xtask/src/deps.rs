@@ -46,6 +46,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("valgrind", "valgrind"),
     ("gdb", "gdb"),
     ("libc6-dbg", ""),
+    ("golang-go", "go"),
+    ("graphviz", "dot"),
     ("file", "file"),
     ("procps", "ps"),
     ("util-linux", "unshare"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::report_args::{FlamegraphArgs, ReportArgs};
+use super::report_args::{DiffArgs, FlamegraphArgs, MergeArgs, ReportArgs, SymbolizeArgs};
 
 /// Heap profiler: who holds a process's memory, asked by pid, host-wide or in-process.
 #[derive(Debug, Parser)]
@@ -46,6 +46,12 @@ pub enum Command {
     Run(RunArgs),
     /// Print profiles: as a table, a call tree, or in another tool's format.
     Report(Box<ReportArgs>),
+    /// What grew, shrank, came and went between two profiles.
+    Diff(Box<DiffArgs>),
+    /// Make one profile of those of several processes or hosts.
+    Merge(MergeArgs),
+    /// Write a profile with the names of its functions, so that it can be read without the program's files.
+    Symbolize(SymbolizeArgs),
     /// Draw a profile as a flame graph, an SVG file on standard output.
     Flamegraph(FlamegraphArgs),
 }

@@ -82,7 +82,7 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
         term.results_to_stderr();
     }
     let options = Options { limit: Some(REPORT_ROWS), ..Options::default() };
-    let sources = Sources { program: None, root: finished.root.clone() };
+    let sources = Sources { root: finished.root.clone(), ..Sources::default() };
     let symbols = report::show(profile, &sources, &options, term)?;
     let mut failed = false;
     if let Some(path) = &output.flamegraph {

@@ -13,36 +13,7 @@ const LISTED_PROBLEMS: usize = 5;
 
 /// Says on stderr what the numbers rest on and what is missing from them.
 pub fn explain(profile: &Profile, symbols: &Symbols, options: &Options, term: &mut Term) {
-    let interval = profile.interval();
-    let sums = |values: &crate::model::Values| {
-        if options.value.is_cumulative() { values.cumulative } else { values.current }
-    };
-    if options.value.is_cumulative() && !profile.has_cumulative() {
-        term.warn("the profile has no cumulative counts; run the program with MALLOC_CONF=prof_accum:true");
-    } else if interval.0 > 1 {
-        let (mut samples, mut variance, mut bytes) = (0, 0.0, 0.0);
-        for (_, _, values) in profile.totals() {
-            samples += sums(values).raw.objects;
-            variance += estimate::variance_bytes2(sums(values));
-            bytes += sums(values).est.bytes;
-        }
-        if samples == 0 && !options.value.is_cumulative() {
-            term.say(nothing_live(profile));
-        }
-        if bytes > 0.0 {
-            term.say(format_args!(
-                "estimated from {samples} samples, one per {} bytes; standard error of the total {:.1}%",
-                interval.0,
-                100.0 * variance.sqrt() / bytes
-            ));
-        }
-    }
-    for (reason, count) in profile.losses() {
-        term.warn(format_args!("lost: {count} {}; {}", reason.meaning(), reason.remedy()));
-    }
-    for note in profile.notes() {
-        term.warn(note);
-    }
+    explain_recording(profile, options, term);
     let (all, unnamed) = symbols.counts();
     if unnamed > 0 {
         term.say(format_args!("unresolved: {unnamed} of {all} addresses have no name"));
@@ -54,6 +25,41 @@ pub fn explain(profile: &Profile, symbols: &Symbols, options: &Options, term: &m
     let more = symbols.problems().len().saturating_sub(LISTED_PROBLEMS);
     if more > 0 {
         term.say(format_args!("  and {more} more files"));
+    }
+}
+
+/// The part of it that is about the recording, whatever the names are.
+pub fn explain_recording(profile: &Profile, options: &Options, term: &mut Term) {
+    let interval = profile.interval();
+    let sums = |values: &crate::model::Values| {
+        if options.value.is_cumulative() { values.cumulative } else { values.current }
+    };
+    if options.value.is_cumulative() && !profile.has_cumulative() {
+        term.warn("the profile has no cumulative counts; run the program with MALLOC_CONF=prof_accum:true");
+    } else {
+        let (mut samples, mut variance, mut bytes) = (0, 0.0, 0.0);
+        for (_, _, values) in profile.totals() {
+            samples += sums(values).raw.objects;
+            variance += estimate::variance_bytes2(sums(values));
+            bytes += sums(values).est.bytes;
+        }
+        if samples == 0 && interval.0 > 1 && !options.value.is_cumulative() {
+            term.say(nothing_live(profile));
+        }
+        // Parts of a merged profile may be sampled though its interval is that of the finest.
+        if bytes > 0.0 && (interval.0 > 1 || variance > 0.0) {
+            let one_per = if interval.0 > 1 { format!(", one per {} bytes", interval.0) } else { String::new() };
+            term.say(format_args!(
+                "estimated from {samples} samples{one_per}; standard error of the total {:.1}%",
+                100.0 * variance.sqrt() / bytes
+            ));
+        }
+    }
+    for (reason, count) in profile.losses() {
+        term.warn(format_args!("lost: {count} {}; {}", reason.meaning(), reason.remedy()));
+    }
+    for note in profile.notes() {
+        term.warn(note);
     }
 }
 

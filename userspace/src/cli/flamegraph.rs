@@ -7,26 +7,25 @@ use std::io::{self, Write};
 use anyhow::{Result, bail};
 
 use super::explain::explain;
-use super::load::{Loaded, load, options};
+use super::load::{Loaded, load, name_all, options};
 use super::outcome::Outcome;
 use super::report_args::FlamegraphArgs;
 use super::term::Term;
 use crate::outfile;
 use crate::output::{Options, Selection, folded};
 use crate::picture::flame::{self, Flame, human};
-use crate::symbolize::resolve;
 
 /// Runs the command.
 pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
     let Loaded { profile, sources, subject } = load(&args.profile)?;
-    let options = options(&args.profile)?;
-    let symbols = resolve(&profile, &sources);
+    let options = options(&args.profile, &profile)?;
+    let symbols = name_all(&profile, &sources);
     let selection = Selection::new(&profile, &symbols, options.value);
     let mut lines = folded::lines(&selection, &options);
     let mut flame = words(&selection, &options, &subject, args.icicle);
     if let Some(base) = &args.base {
         let before = load(&args.profile.with_inputs(vec![base.clone()]))?;
-        let symbols = resolve(&before.profile, &before.sources);
+        let symbols = name_all(&before.profile, &before.sources);
         let selection = Selection::new(&before.profile, &symbols, options.value);
         let change = human(selection.total(), options.value.is_bytes());
         flame.subtitle = format!("{}; before, {}: {change}; red grew, blue shrank", flame.subtitle, before.subject);

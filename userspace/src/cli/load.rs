@@ -5,15 +5,16 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use regex::Regex;
 
 use super::report_args::{GranularityArgs, ProfileArgs, RowArgs, SortKey, SourceArgs, ValueArgs};
 use crate::error::Error;
-use crate::input::heap_v2;
+use crate::input;
 use crate::model::Profile;
+use crate::output::symbolized::site;
 use crate::output::{Granularity, Options, Sort, Value};
-use crate::symbolize::Sources;
+use crate::symbolize::{Function, Site, Sources, Symbols, resolve};
 
 /// The profiles of a command line, summed.
 pub(super) struct Loaded {
@@ -25,19 +26,85 @@ pub(super) struct Loaded {
 
 /// Reads the profiles; the first argument is the program when it is an ELF file.
 pub(super) fn load(args: &ProfileArgs) -> Result<Loaded> {
-    let (program, files) = match args.inputs.split_first() {
-        Some((first, rest)) if is_elf(first) => (Some(first.clone()), rest),
-        _ => (None, args.inputs.as_slice()),
-    };
+    load_files(&args.inputs, &args.sources)
+}
+
+/// The same for a command that shows nothing.
+pub(super) fn load_files(inputs: &[PathBuf], args: &SourceArgs) -> Result<Loaded> {
+    let (program, files) = split_program(inputs);
     let Some((first, rest)) = files.split_first() else {
-        return Err(Error::OnlyProgram { path: args.inputs[0].clone() }.into());
+        return Err(Error::OnlyProgram { path: inputs[0].clone() }.into());
     };
     let mut profile = read(first)?;
     for path in rest {
-        profile.merge(&read(path)?);
+        let other = read(path)?;
+        same_kind(&profile, &other, path)?;
+        profile.merge(&other);
     }
     let names: Vec<String> = files.iter().map(|path| name(path)).collect();
-    Ok(Loaded { profile, sources: sources(&args.sources, program), subject: names.join(" + ") })
+    Ok(Loaded { profile, sources: sources(args, program), subject: names.join(" + ") })
+}
+
+/// Reads the two profiles of a comparison: the old one, and the new one with where its symbols come from.
+pub(super) fn load_two(args: &ProfileArgs) -> Result<(Profile, Loaded)> {
+    let (program, files) = split_program(&args.inputs);
+    let [old, new] = files else {
+        bail!("two profiles are compared, the old and the new one; {} given", files.len());
+    };
+    let subject = format!("{} - {}", name(new), name(old));
+    let (before, profile) = (read(old)?, read(new)?);
+    same_kind(&before, &profile, new)?;
+    Ok((before, Loaded { profile, sources: sources(&args.sources, program), subject }))
+}
+
+/// Fails when the numbers of two profiles do not measure the same.
+pub(super) fn same_kind(profile: &Profile, other: &Profile, path: &Path) -> Result<()> {
+    let of = |profile: &Profile| (profile.kind().count(), profile.kind().amount());
+    if of(profile) == of(other) {
+        return Ok(());
+    }
+    let words = |profile: &Profile| format!("{} and {}", of(profile).0.name, of(profile).1.name);
+    bail!("{} measures {}, the others {}: they cannot be put together", path.display(), words(other), words(profile));
+}
+
+fn split_program(inputs: &[PathBuf]) -> (Option<PathBuf>, &[PathBuf]) {
+    match inputs.split_first() {
+        Some((first, rest)) if is_elf(first) => (Some(first.clone()), rest),
+        _ => (None, inputs),
+    }
+}
+
+/// Names of all addresses: those that the profile brings, else looked up in files.
+pub(super) fn name_all(profile: &Profile, sources: &Sources) -> Symbols {
+    let mut symbols = resolve(profile, sources);
+    for (&avma, functions) in profile.names() {
+        let label = profile.mappings().find(avma).map_or_else(
+            || format!("{avma:016x}"),
+            |mapping| format!("{}+{:#x}", mapping.short_name(), mapping.file_offset(avma)),
+        );
+        let functions: Vec<_> = functions.iter().filter(|named| !named.short.is_empty()).cloned().collect();
+        let is_allocator = profile.is_allocator(avma);
+        symbols.insert(avma, Site { is_allocator, ..site(&functions, label) });
+    }
+    symbols
+}
+
+/// Overloads under their complete name instead of their address.
+pub(super) fn by_full_name(symbols: &Symbols) -> Symbols {
+    let mut renamed = symbols.clone();
+    for (avma, site) in symbols.iter() {
+        let is_marked = |function: &Function| {
+            function.short.rsplit_once('@').is_some_and(|(_, start)| u64::from_str_radix(start, 16).is_ok())
+        };
+        if site.functions.iter().any(is_marked) {
+            let mut site = site.clone();
+            for function in site.functions.iter_mut().filter(|function| is_marked(function)) {
+                function.short.clone_from(&function.full);
+            }
+            renamed.insert(avma, site);
+        }
+    }
+    renamed
 }
 
 /// Reads one profile; `-` is standard input.
@@ -49,18 +116,19 @@ pub(super) fn read(path: &Path) -> Result<Profile> {
     } else {
         fs::read(path).map_err(failed)?
     };
-    heap_v2::read(&bytes).with_context(|| format!("cannot read the profile {}", path.display()))
+    input::read(&bytes).with_context(|| format!("cannot read the profile {}", path.display()))
 }
 
 pub(super) fn sources(args: &SourceArgs, program: Option<PathBuf>) -> Sources {
-    Sources { program, root: args.sysroot.clone() }
+    Sources { program, root: args.sysroot.clone(), debug_directories: args.debug_dir.clone() }
 }
 
 /// What of the profile is shown.
-pub(super) fn options(args: &ProfileArgs) -> Result<Options> {
+pub(super) fn options(args: &ProfileArgs, profile: &Profile) -> Result<Options> {
     let filter = &args.filter;
     Ok(Options {
         value: value(args.value),
+        kind: profile.kind().clone(),
         focus: regex(filter.focus.as_ref())?,
         ignore: regex(filter.ignore.as_ref())?,
         hide: regex(filter.hide.as_ref())?,

@@ -5,17 +5,21 @@ use anyhow::Result;
 pub mod args;
 pub mod attach;
 pub mod deliver;
+pub mod diff;
+pub mod draw;
 pub mod dump;
 pub mod explain;
 pub mod flamegraph;
 pub mod harvest;
 pub mod inprocess;
 pub mod load;
+pub mod merge;
 pub mod outcome;
 pub mod probes;
 pub mod report;
 pub mod report_args;
 pub mod run;
+pub mod symbolize;
 pub mod system;
 pub mod tables;
 pub mod term;
@@ -33,6 +37,9 @@ pub fn dispatch(command: &Command, term: &mut Term) -> Result<Outcome> {
         Command::Dump(args) => dump::run(args, term),
         Command::Run(args) => run::run(args, term),
         Command::Report(args) => report::run(args, term),
+        Command::Diff(args) => diff::run(args, term),
+        Command::Merge(args) => merge::run(args, term),
+        Command::Symbolize(args) => symbolize::run(args, term),
         Command::Flamegraph(args) => flamegraph::run(args, term),
     }
 }

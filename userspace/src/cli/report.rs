@@ -9,44 +9,64 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use super::draw;
 use super::explain::explain;
-use super::load::{Loaded, load, options, read, regex, with_rows};
+use super::load::{Loaded, load, name_all, options, read, regex, same_kind, with_rows};
 use super::outcome::Outcome;
 use super::report_args::{Color, Format, PrintArgs, ReportArgs};
 use super::term::Term;
+use crate::error::Error;
 use crate::model::{Profile, StackId};
 use crate::outfile;
 use crate::output::select::numbers;
-use crate::output::{Numbers, Options, Selection, Style, callgrind, csv, folded, json, peek, speedscope, text, tree};
+use crate::output::{
+    Numbers, Options, Selection, Style, callgrind, csv, folded, json, otlp, peek, pprof, speedscope, tags, text, tree,
+};
 use crate::symbolize::{Sources, Symbols, resolve};
 
 /// Runs the command.
 pub fn run(args: &ReportArgs, term: &mut Term) -> Result<Outcome> {
-    let options = Options { style: style(&args.print), ..with_rows(options(&args.profile)?, &args.rows) };
     let peeked = regex(args.peek.as_ref())?;
-    check(&args.print)?;
+    let format = if peeked.is_some() || args.tags.is_some() { Format::Text } else { format(&args.print) };
+    check(&args.print, format)?;
     let Loaded { mut profile, sources, subject } = load(&args.profile)?;
+    let options = with_rows(options(&args.profile, &profile)?, &args.rows);
+    let options = Options { style: style(&args.print), ..options };
     let base = match &args.base {
         None => Vec::new(),
-        Some(path) => adopt(&mut profile, &read(path)?),
+        Some(path) => {
+            let base = read(path)?;
+            same_kind(&profile, &base, path)?;
+            adopt(&mut profile, &base)
+        }
     };
-    let symbols = resolve(&profile, &sources);
+    let symbols = name_all(&profile, &sources);
     let mut selection = Selection::new(&profile, &symbols, options.value);
     if args.base.is_some() {
         selection.subtract(base, args.drop_negative);
     }
     if let Some(pattern) = peeked {
         let mut found = true;
-        print(&args.print, term, |out| {
+        print(&args.print, format, term, |out| {
             found = peek::write(&selection, &options, &pattern, out)?;
             Ok(())
         })?;
         if !found {
             term.warn(format_args!("no function matches {:?}", pattern.as_str()));
         }
+    } else if let Some(key) = &args.tags {
+        let key = Some(key.as_str()).filter(|key| !key.is_empty());
+        let mut found = true;
+        print(&args.print, format, term, |out| {
+            found = tags::write(&selection, &options, key, out)?;
+            Ok(())
+        })?;
+        if !found {
+            let what = key.map_or_else(|| "no labels".to_owned(), |key| format!("no label {key:?}"));
+            term.warn(format_args!("the profile has {what}: no thread, process or host is known"));
+        }
     } else {
-        let format = format(&args.print);
-        print(&args.print, term, |out| write(&selection, &options, format, &subject, out))?;
+        print(&args.print, format, term, |out| write(&selection, &options, format, &subject, out))?;
     }
     explain(&profile, &symbols, &options, term);
     Ok(Outcome::Complete)
@@ -59,7 +79,10 @@ pub(super) fn adopt(profile: &mut Profile, base: &Profile) -> Vec<(StackId, Numb
 }
 
 /// Fails before anything is read when the result could not be written.
-pub(super) fn check(print: &PrintArgs) -> Result<()> {
+pub(super) fn check(print: &PrintArgs, format: Format) -> Result<()> {
+    if is_binary(format) && print.output.is_none() && io::stdout().is_terminal() {
+        return Err(Error::Binary.into());
+    }
     if let Some(path) = &print.output {
         outfile::check(path)?;
     }
@@ -68,30 +91,43 @@ pub(super) fn check(print: &PrintArgs) -> Result<()> {
 
 /// The form that was asked for, or that the file's name stands for.
 pub(super) fn format(print: &PrintArgs) -> Format {
-    let by_name = || {
-        let name = print.output.as_deref().and_then(Path::file_name)?.to_str()?;
-        let ends = |ending: &str| name.ends_with(ending);
-        Some(match () {
-            () if ends(".speedscope.json") => Format::Speedscope,
-            () if ends(".json") => Format::Json,
-            () if ends(".csv") => Format::Csv,
-            () if ends(".folded") => Format::Folded,
-            () if ends(".callgrind") || name.starts_with("callgrind.out") => Format::Callgrind,
-            () => return None,
-        })
-    };
+    let by_name = || print.output.as_deref().and_then(named_format);
     print.format.or_else(by_name).unwrap_or_default()
+}
+
+/// The form that the name of a file stands for.
+pub(super) fn named_format(path: &Path) -> Option<Format> {
+    let name = path.file_name()?.to_str()?;
+    let ends = |ending: &str| name.ends_with(ending);
+    Some(match () {
+        () if ends(".speedscope.json") => Format::Speedscope,
+        () if ends(".json") => Format::Json,
+        () if ends(".csv") => Format::Csv,
+        () if ends(".folded") => Format::Folded,
+        () if ends(".pb.gz") || ends(".pprof") => Format::Pprof,
+        () if ends(".otlp") => Format::Otlp,
+        () if ends(".dot") => Format::Dot,
+        () if ends(".svg") => Format::Svg,
+        () if ends(".html") => Format::Html,
+        () if ends(".callgrind") || name.starts_with("callgrind.out") => Format::Callgrind,
+        () => return None,
+    })
+}
+
+fn is_binary(format: Format) -> bool {
+    matches!(format, Format::Pprof | Format::Otlp)
 }
 
 /// Writes a result to the file or to stdout.
 pub(super) fn print(
     args: &PrintArgs,
+    format: Format,
     term: &mut Term,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
     match &args.output {
         Some(path) => Ok(outfile::write(path, write)?),
-        None if args.no_pager => term.result(write),
+        None if args.no_pager || is_binary(format) => term.result(write),
         None => term.paged(write),
     }
 }
@@ -126,6 +162,11 @@ pub(super) fn write(
         Format::Folded => folded::write(selection, options, out),
         Format::Speedscope => speedscope::write(selection, options, subject, out),
         Format::Callgrind => callgrind::write(selection, options, out),
+        Format::Pprof => pprof::write(selection, options, out),
+        Format::Otlp => otlp::write(selection, options, out),
+        Format::Dot => draw::dot(selection, options, subject, out),
+        Format::Svg => draw::svg(selection, options, subject, out),
+        Format::Html => draw::html(selection, options, subject, out),
     }
 }
 

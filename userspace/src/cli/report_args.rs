@@ -56,6 +56,9 @@ pub struct SourceArgs {
     /// Directory that the process saw as /, to find its files in.
     #[arg(long, alias = "root", value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
+    /// Directory with separate debug files by build-id, asked before /usr/lib/debug; may be given several times.
+    #[arg(long, value_name = "DIR")]
+    pub debug_dir: Vec<PathBuf>,
 }
 
 /// The number that is shown.
@@ -173,6 +176,36 @@ pub enum Format {
     Speedscope,
     /// For callgrind_annotate and KCachegrind.
     Callgrind,
+    /// pprof's protobuf, gzipped, with all values.
+    Pprof,
+    /// OpenTelemetry's protobuf, with all values.
+    Otlp,
+    /// The call graph, for Graphviz.
+    Dot,
+    /// The call graph as a picture; with a base, the differential flame graph.
+    Svg,
+    /// Flame graph, call graph and table as one page.
+    Html,
+}
+
+impl Format {
+    /// As the option names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Tree => "tree",
+            Format::Json => "json",
+            Format::Csv => "csv",
+            Format::Folded => "folded",
+            Format::Speedscope => "speedscope",
+            Format::Callgrind => "callgrind",
+            Format::Pprof => "pprof",
+            Format::Otlp => "otlp",
+            Format::Dot => "dot",
+            Format::Svg => "svg",
+            Format::Html => "html",
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -186,8 +219,11 @@ pub struct ReportArgs {
     /// The table that is printed in any case; accepted because scripts give it to jeprof.
     #[arg(long, conflicts_with = "format")]
     pub text: bool,
+    /// What each thread, process, host or other label holds; or only the label KEY.
+    #[arg(long, value_name = "KEY", num_args = 0..=1, default_missing_value = "", require_equals = true, conflicts_with_all = ["format", "text"])]
+    pub tags: Option<String>,
     /// Callers and callees of the functions that match.
-    #[arg(long, value_name = "REGEX", conflicts_with_all = ["format", "text"])]
+    #[arg(long, value_name = "REGEX", conflicts_with_all = ["format", "text", "tags"])]
     pub peek: Option<String>,
     /// Subtract this profile.
     #[arg(long, value_name = "PROFILE")]
@@ -195,6 +231,39 @@ pub struct ReportArgs {
     /// Count as 0 what the base had more of.
     #[arg(long = "drop_negative", alias = "drop-negative", requires = "base")]
     pub drop_negative: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// [PROGRAM] OLD NEW.
+    #[command(flatten)]
+    pub profile: ProfileArgs,
+    #[command(flatten)]
+    pub rows: RowArgs,
+    #[command(flatten)]
+    pub print: PrintArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct MergeArgs {
+    /// Profiles; HOST=FILE labels one with its host.
+    #[arg(value_name = "[HOST=]PROFILE", required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// The merged profile: a heap file, or .pb.gz or .otlp.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct SymbolizeArgs {
+    /// The program, when it is not at the path on record, and one or more profiles, which are summed; `-` is standard input.
+    #[arg(value_name = "[PROGRAM] PROFILE", required = true)]
+    pub inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub sources: SourceArgs,
+    /// The result: a heap file with names, or .pb.gz or .otlp.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
 }
 
 #[derive(Debug, Args)]

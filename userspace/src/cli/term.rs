@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use anyhow::Result;
 
 use crate::error::Error;
-use crate::input::heap_v2::ReadError;
+use crate::input::InputError;
 use crate::probe::attach::AttachError;
 use crate::session::SessionError;
 
@@ -157,7 +157,7 @@ fn hint_of(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     error
         .downcast_ref::<Error>()
         .and_then(Error::hint)
-        .or_else(|| error.downcast_ref::<ReadError>().and_then(ReadError::hint))
+        .or_else(|| error.downcast_ref::<InputError>().and_then(InputError::hint))
         .or_else(|| error.downcast_ref::<AttachError>().and_then(AttachError::hint))
         .or_else(|| error.downcast_ref::<SessionError>().and_then(SessionError::hint))
 }

@@ -59,6 +59,10 @@ pub enum Reason {
     Empty,
     #[error("not a heap profile; it begins with {0:?}")]
     NotAProfile(String),
+    #[error("the names of a symbolized profile do not end with a line `---`; the file was cut short")]
+    NoEndOfNames,
+    #[error("not a CPU profile: {0}")]
+    BadCpu(String),
     #[error("a symbolized profile; give the original file, symbols are looked up here")]
     Symbolized,
     #[error("the sampling interval is not a number: {0:?}")]
@@ -111,6 +115,12 @@ pub fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
     } else if let Some(header) = header.strip_prefix(b"heap profile:") {
         let sampling = gperftools_sampling(header).ok_or_else(|| lines.error(Reason::BadCounts(shown(header))))?;
         gperftools(&mut lines, sampling)?
+    } else if header == b"--- contention" || header == b"--- Stacks:" {
+        let mut profile = super::contention::read(&mut lines)?;
+        for warning in warnings {
+            profile.add_note(warning);
+        }
+        return Ok(profile);
     } else if header.starts_with(b"--- symbol") {
         return Err(lines.error(Reason::Symbolized));
     } else {
@@ -124,7 +134,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
 }
 
 /// Lines without their end and without blanks around, with the position of the current one.
-struct Lines<'a> {
+pub(super) struct Lines<'a> {
     rest: &'a [u8],
     line: u64,
     byte: u64,
@@ -136,11 +146,11 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn new(bytes: &'a [u8]) -> Lines<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Lines<'a> {
         Lines { rest: bytes, line: 0, byte: 0, next_byte: 0, ends_whole: bytes.ends_with(b"\n"), in_mappings: false }
     }
 
-    fn next(&mut self) -> Option<&'a [u8]> {
+    pub(super) fn next(&mut self) -> Option<&'a [u8]> {
         self.byte = self.next_byte;
         self.line += 1;
         if self.rest.is_empty() {
@@ -167,7 +177,12 @@ impl<'a> Lines<'a> {
         }
     }
 
-    fn error(&self, reason: Reason) -> ReadError {
+    /// From here on there are mappings.
+    pub(super) fn begin_mappings(&mut self) {
+        self.in_mappings = true;
+    }
+
+    pub(super) fn error(&self, reason: Reason) -> ReadError {
         ReadError { line: self.line.max(1), byte: self.byte, reason }
     }
 }
@@ -194,7 +209,7 @@ fn threaded(lines: &mut Lines<'_>, interval: SampleInterval, tail: &mut Tail) ->
                 (None, None) => {}
                 (None, Some(uid)) => {
                     let name = String::from_utf8_lossy(counts.name).into_owned();
-                    profile.add_thread(uid, Thread { tid: None, name });
+                    profile.add_thread(uid, Thread { tid: None, name, ..Thread::default() });
                 }
                 (Some(_), _) if !counts.name.is_empty() => return Err(lines.error(Reason::BadCounts(shown(line)))),
                 (Some(id), None) => {
@@ -230,7 +245,7 @@ fn gperftools(lines: &mut Lines<'_>, sampling: Sampling) -> Result<Profile, Read
 }
 
 /// The list of mappings, and what jeprobe writes after it.
-fn mapped(lines: &mut Lines<'_>, profile: &mut Profile, mut tail: Tail) {
+pub(super) fn mapped(lines: &mut Lines<'_>, profile: &mut Profile, mut tail: Tail) {
     if !lines.in_mappings {
         tail.finish(profile);
         profile.add_note(NO_MAPPINGS);
@@ -241,10 +256,8 @@ fn mapped(lines: &mut Lines<'_>, profile: &mut Profile, mut tail: Tail) {
         if line.is_empty() || tail.line(line, profile) {
             continue;
         }
-        match maps::parse(line).entries.first() {
-            Some(entry) if !entry.path.is_empty() || entry.perms.exec => profile.add_mapping(Mapping::from(entry)),
-            Some(_) => {}
-            None => malformed += 1,
+        if !mapping_line(line, profile) {
+            malformed += 1;
         }
     }
     if profile.mappings().is_empty() {
@@ -256,6 +269,16 @@ fn mapped(lines: &mut Lines<'_>, profile: &mut Profile, mut tail: Tail) {
     if malformed > 0 {
         profile.add_note(format!("{malformed} lines of the list of mappings were not understood"));
     }
+}
+
+/// Takes one line of the list of mappings; false when it is none.
+pub(super) fn mapping_line(line: &[u8], profile: &mut Profile) -> bool {
+    let parsed = maps::parse(line);
+    let Some(entry) = parsed.entries.first() else { return false };
+    if !entry.path.is_empty() || entry.perms.exec {
+        profile.add_mapping(Mapping::from(entry));
+    }
+    true
 }
 
 /// Both pairs of one line, as printed.
@@ -334,7 +357,7 @@ fn gperftools_sampling(header: &[u8]) -> Option<Sampling> {
 }
 
 /// Blank-separated hexadecimal addresses.
-fn addresses(text: &[u8], stack: &mut Vec<u64>) -> Result<(), Reason> {
+pub(super) fn addresses(text: &[u8], stack: &mut Vec<u64>) -> Result<(), Reason> {
     stack.clear();
     for word in text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
         stack.push(address(word).ok_or_else(|| Reason::BadAddress(shown(word)))?);
@@ -356,7 +379,7 @@ fn number_before(text: &[u8], mark: u8) -> Option<(u64, &[u8])> {
     Some((number(text[..end].trim_ascii())?, &text[end + 1..]))
 }
 
-fn number(digits: &[u8]) -> Option<u64> {
+pub(super) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }
@@ -365,7 +388,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-fn shown(line: &[u8]) -> String {
+pub(super) fn shown(line: &[u8]) -> String {
     let cut = &line[..line.len().min(SHOWN_BYTES)];
     let mut text = String::from_utf8_lossy(cut).into_owned();
     if cut.len() < line.len() {

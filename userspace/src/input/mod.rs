@@ -2,7 +2,91 @@
 //!
 //! - `tail`: what jeprobe adds after the list of mappings.
 //! - `heap_v2`: text profiles of jemalloc, gperftools and jeprobe.
+//! - `contention`, `cpu`: waiting for locks and processor time, as gperftools records them.
+//! - `symbolized`: the same with names before it.
+//! - `pprof`: pprof's protobuf.
+//!
+//! [`read`] tells them apart by their first bytes; gzip is unpacked before, whatever is inside.
 #![forbid(unsafe_code)]
 
+pub mod contention;
+pub mod cpu;
 pub mod heap_v2;
+pub mod pprof;
+pub mod symbolized;
 mod tail;
+
+use std::io::Read as _;
+
+use flate2::read::MultiGzDecoder;
+use thiserror::Error;
+
+use crate::model::Profile;
+
+/// An unpacked file may be this much, and this many times its packed size. Profiles pack to a tenth; one that grows a
+/// thousandfold is made to fill memory.
+const UNPACKED_BYTES: u64 = 256 << 20;
+const UNPACKED_RATIO: u64 = 100;
+
+/// Why a file could not be read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum InputError {
+    #[error(transparent)]
+    Text(#[from] heap_v2::ReadError),
+    #[error(transparent)]
+    Pprof(#[from] pprof::PprofError),
+    #[error("the gzip data cannot be unpacked")]
+    Unpack(#[source] std::io::Error),
+    #[error("the gzip data unpacks to more than {0} bytes")]
+    TooLarge(u64),
+}
+
+impl InputError {
+    /// What the user can do.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            InputError::Text(error) => error.hint(),
+            InputError::Pprof(_) | InputError::Unpack(_) => {
+                Some("take the profile again, or download it again: it may have been cut short".into())
+            }
+            InputError::TooLarge(_) => Some("if it is a profile all the same, unpack it first: gunzip FILE.gz".into()),
+        }
+    }
+}
+
+/// Reads a profile in any of the formats.
+pub fn read(bytes: &[u8]) -> Result<Profile, InputError> {
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        return unpacked(&gunzip(bytes)?);
+    }
+    unpacked(bytes)
+}
+
+fn unpacked(bytes: &[u8]) -> Result<Profile, InputError> {
+    match bytes.first() {
+        // Text begins with a printable byte, ELF with DEL; the key of a message's field is below both.
+        Some(0) => Ok(cpu::read(bytes)?),
+        Some(1..=0x1f) => Ok(pprof::read(bytes)?),
+        _ => Ok(symbolized::read(bytes)?),
+    }
+}
+
+fn gunzip(packed: &[u8]) -> Result<Vec<u8>, InputError> {
+    let most = UNPACKED_BYTES.max(UNPACKED_RATIO * packed.len() as u64);
+    let mut bytes = Vec::new();
+    MultiGzDecoder::new(packed).take(most + 1).read_to_end(&mut bytes).map_err(InputError::Unpack)?;
+    if bytes.len() as u64 > most {
+        return Err(InputError::TooLarge(most));
+    }
+    Ok(bytes)
+}
+
+/// Bytes from pairs of hexadecimal digits.
+fn hex_bytes(digits: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(digits).ok()?;
+    if text.is_empty() || !text.len().is_multiple_of(2) || !text.is_ascii() {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}

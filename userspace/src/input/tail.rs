@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use jeprobe_abi::drops::Reason;
 
-use crate::model::Profile;
+use super::hex_bytes;
+use crate::model::{Profile, Thread, ThreadUid};
 
 /// Collects the lines of one file.
 #[derive(Debug, Default)]
@@ -80,6 +81,21 @@ impl Tail {
                 let reason = Reason::ALL.iter().find(|reason| reason.name() == name)?;
                 profile.add_loss(*reason, text(count)?.parse().ok()?);
             }
+            b"source" => {
+                let (site, location) = split(value, b' ');
+                let location = String::from_utf8_lossy(location);
+                let (file, line) = location.rsplit_once(':')?;
+                let file = if file == "??" { String::new() } else { file.to_owned() };
+                profile.add_source(hex(site)?, file, line.parse().ok()?);
+            }
+            b"label" => {
+                let (uid, label) = split(value, b' ');
+                let (key, label) = split(label, b'=');
+                let uid = ThreadUid(text(uid)?.strip_prefix('t')?.parse().ok()?);
+                let mut labels = profile.thread(uid).map_or_else(Vec::new, |thread| thread.labels.clone());
+                labels.push((text(key)?.to_owned(), String::from_utf8_lossy(label).into_owned()));
+                profile.add_thread(uid, Thread { labels, ..Thread::default() });
+            }
             b"note" => profile.add_note(String::from_utf8_lossy(value)),
             _ => {}
         }
@@ -105,12 +121,4 @@ fn path(bytes: &[u8]) -> &Path {
 
 fn hex(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(text(digits)?.trim_start_matches("0x"), 16).ok()
-}
-
-fn hex_bytes(digits: &[u8]) -> Option<Vec<u8>> {
-    let text = text(digits)?;
-    if text.is_empty() || !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }

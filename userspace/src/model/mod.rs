@@ -2,6 +2,7 @@
 //!
 //! - `stack`: handles, and what a frame's address means.
 //! - `mapping`: the address space, and how two of them are laid side by side.
+//! - `names`: what a profile itself says of its addresses and numbers.
 //! - `interner`: every distinct stack once.
 //! - `profile`: stacks with values, threads, losses, notes.
 //!
@@ -10,10 +11,12 @@
 
 mod interner;
 mod mapping;
+mod names;
 mod profile;
 mod stack;
 
 pub use interner::Interner;
 pub use mapping::{Mapping, Mappings, Relocation};
-pub use profile::{Profile, Share, Thread, Values};
+pub use names::{Kind, Measure, Named};
+pub use profile::{MADE_UP, Profile, Share, Thread, Values};
 pub use stack::{StackId, ThreadUid, call_site};

@@ -25,11 +25,16 @@ use jeprobe_abi::drops::{DROP_REASONS, Reason};
 
 use super::interner::Interner;
 use super::mapping::{Mapping, Mappings, Relocation};
+use super::names::{Kind, Named};
 use super::stack::{StackId, ThreadUid, call_site};
 use crate::units::{SampleInterval, Sums};
 
 /// Beginnings of the file names of libraries that are an allocator and nothing else.
 const ALLOCATOR_FILES: &[&str] = &["libjeprobe", "libjemalloc"];
+
+/// Where addresses begin that readers make up for what has none: above every address and every place that mappings are
+/// moved to, below 2^63. They lie two apart, since a return address is one past its call.
+pub const MADE_UP: u64 = 1 << 61;
 
 /// What is live now, and what was ever allocated (zero when the process does not keep it).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,6 +50,8 @@ pub struct Thread {
     pub tid: Option<u32>,
     /// Empty when never named.
     pub name: String,
+    /// What else is known of where its samples come from, such as process and host: key and value.
+    pub labels: Vec<(String, String)>,
 }
 
 /// The part of one thread in the values of one stack.
@@ -72,6 +79,8 @@ pub struct Profile {
     allocator_text: Vec<Range<u64>>,
     pid: Option<u32>,
     program: Option<PathBuf>,
+    names: HashMap<u64, Vec<Named>>,
+    kind: Kind,
 }
 
 impl Values {
@@ -137,6 +146,48 @@ impl Profile {
         if !thread.name.is_empty() {
             known.name = thread.name;
         }
+        if !thread.labels.is_empty() {
+            known.labels = thread.labels;
+        }
+    }
+
+    /// Labels every sample: all threads get the label, and stacks of which no thread is known become the share of a
+    /// thread of their own.
+    pub fn label_all(&mut self, labels: &[(String, String)]) {
+        let mut shared = vec![false; self.totals.len()];
+        for share in &self.shares {
+            shared[share.stack.index()] = true;
+        }
+        // A number that no thread had: its name is empty on purpose.
+        let unknown = ThreadUid(self.threads.last_key_value().map_or(0, |(uid, _)| uid.0.saturating_add(1)));
+        for id in self.stacks.ids().filter(|id| !shared[id.index()]) {
+            self.add_share(id, unknown, self.totals[id.index()]);
+        }
+        if let Some(thread) = self.threads.get_mut(&unknown) {
+            thread.labels.push(("thread".to_owned(), String::new()));
+        }
+        for thread in self.threads.values_mut() {
+            for (key, value) in labels {
+                if !thread.labels.iter().any(|(known, _)| known == key) {
+                    thread.labels.push((key.clone(), value.clone()));
+                }
+            }
+        }
+    }
+
+    /// Says where in the source a function at the address of a call is; the functions of an address come in order,
+    /// innermost first. Their names are set later.
+    pub fn add_source(&mut self, site: u64, file: String, line: u32) {
+        self.names.entry(site).or_default().push(Named { file, line, ..Named::default() });
+    }
+
+    /// Says what is at the address of a call, innermost inlined function first.
+    pub fn set_names(&mut self, site: u64, functions: Vec<Named>) {
+        self.names.insert(site, functions);
+    }
+
+    pub fn set_kind(&mut self, kind: Kind) {
+        self.kind = kind;
     }
 
     /// Adds a mapping; see [`Mappings::add`].
@@ -208,6 +259,7 @@ impl Profile {
             let start = moved.apply(range.start);
             self.add_allocator_text(start..start.saturating_add(range.end - range.start));
         }
+        let renamed = self.adopt_names(other, &moved);
         let mut stack = Vec::new();
         let mut ids = Vec::with_capacity(other.totals.len());
         for id in other.stacks.ids() {
@@ -215,11 +267,33 @@ impl Profile {
             // A return address may lie just past the end of its mapping; the call before it does not.
             stack.extend(other.frames(id).iter().enumerate().map(|(depth, &avma)| {
                 let site = call_site(depth, avma);
-                moved.apply(site).wrapping_add(avma.wrapping_sub(site))
+                let here = renamed.get(&site).copied().unwrap_or_else(|| moved.apply(site));
+                here.wrapping_add(avma.wrapping_sub(site))
             }));
             ids.push(self.add_total(&stack, Values::default()));
         }
         ids
+    }
+
+    /// Takes over names. Where another name stands at the address already, as at addresses that a reader made up, the
+    /// other's gets an address of its own: the result.
+    fn adopt_names(&mut self, other: &Profile, moved: &Relocation) -> HashMap<u64, u64> {
+        let mut renamed = HashMap::new();
+        let mut next = self.names.keys().chain(other.names.keys()).map(|site| moved.apply(*site)).max().unwrap_or(0);
+        next = next.max(MADE_UP);
+        for (&site, functions) in &other.names {
+            let here = moved.apply(site);
+            match self.names.get(&here) {
+                Some(known) if known != functions => {
+                    next += 2;
+                    renamed.insert(site, next);
+                    self.names.insert(next, functions.clone());
+                }
+                Some(_) => {}
+                None => drop(self.names.insert(here, functions.clone())),
+            }
+        }
+        renamed
     }
 
     /// Adds everything of `other`, as [`Profile::adopt`] moves it. Threads keep their number when they are the same
@@ -248,10 +322,16 @@ impl Profile {
                 self.configuration.push((key.clone(), value.clone()));
             }
         }
-        if self.interval == SampleInterval::default() {
+        if is_first {
             self.interval = other.interval;
+        } else if self.interval != other.interval {
+            // Written at the finest interval, no estimate is lost to rounding.
+            let (fine, coarse) = (self.interval.min(other.interval), self.interval.max(other.interval));
+            self.add_note(format!("merged from profiles with one sample per {} and {} bytes", fine.0, coarse.0));
+            self.interval = fine;
         }
         if is_first {
+            self.kind = other.kind.clone();
             (self.pid, self.program) = (other.pid, other.program.clone());
         } else {
             self.pid = self.pid.filter(|pid| Some(*pid) == other.pid);
@@ -319,6 +399,16 @@ impl Profile {
         })
     }
 
+    /// Names the main program where the file does not.
+    pub fn set_program(&mut self, program: PathBuf) {
+        self.program.get_or_insert(program);
+    }
+
+    /// What is known of one thread.
+    pub fn thread(&self, uid: ThreadUid) -> Option<&Thread> {
+        self.threads.get(&uid)
+    }
+
     pub fn threads(&self) -> impl Iterator<Item = (ThreadUid, &Thread)> {
         self.threads.iter().map(|(uid, thread)| (*uid, thread))
     }
@@ -367,6 +457,15 @@ impl Profile {
             })
     }
 
+    /// Functions by address of the call, innermost first, where the file names them.
+    pub fn names(&self) -> &HashMap<u64, Vec<Named>> {
+        &self.names
+    }
+
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
     pub fn pid(&self) -> Option<u32> {
         self.pid
     }
@@ -404,7 +503,7 @@ mod tests {
             path: "/lib".into(),
             ..Mapping::default()
         });
-        profile.add_thread(ThreadUid(0), Thread { tid: Some(7), name: "main".into() });
+        profile.add_thread(ThreadUid(0), Thread { tid: Some(7), name: "main".into(), ..Thread::default() });
         profile.add(&[start + 1, start + 0x1000], Some(ThreadUid(0)), sums(1, 10), Sums::ZERO);
         profile.add(&[start + 1, start + 0x1000], Some(ThreadUid(1)), sums(2, 20), Sums::ZERO);
         profile.add_loss(Reason::RingFull, 3);
@@ -433,7 +532,7 @@ mod tests {
     fn threads_that_differ_get_a_new_number() {
         let mut merged = profile(0x1000);
         let mut other = profile(0x1000);
-        other.add_thread(ThreadUid(0), Thread { tid: Some(8), name: "other".into() });
+        other.add_thread(ThreadUid(0), Thread { tid: Some(8), name: "other".into(), ..Thread::default() });
         merged.merge(&other);
         let names: Vec<_> = merged.threads().map(|(uid, thread)| (uid.0, thread.name.as_str())).collect();
         assert_eq!(names, [(0, "main"), (1, ""), (2, "other")]);

@@ -2,7 +2,7 @@
 //!
 //! The lines come from [`jeprobe_abi::heap_v2::Writer`], the one that the library uses for its own dumps; what is added
 //! here is the way from the model to them. Readers unbias each printed pair by its mean size, so the printed pair is not the
-//! raw count but what the reader's formula turns into the estimate kept here ([`jeprobe_abi::unbias::written`]). Rounding it
+//! raw count but what the reader's formula turns into the estimate kept here ([`Sampling::raw_of`]). Rounding it
 //! to integers is the only loss: half an object of the printed ones.
 //!
 //! Stacks without live and without cumulative counts are left out, as in files of the library.
@@ -16,26 +16,32 @@ use std::path::Path;
 use jeprobe_abi::heap_v2::{ByteSink, Pair, Style, Writer};
 use jeprobe_abi::root::Counts;
 
+use crate::estimate::Sampling;
 use crate::model::{Mapping, Profile, Share, ThreadUid, Values};
-use crate::units::Sums;
+use crate::units::{SampleInterval, Sums};
 
 /// Bytes gathered before they are handed on.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Writes the whole file.
 pub fn write(profile: &Profile, out: impl Write) -> io::Result<()> {
+    write_with(profile, std::iter::empty(), out)
+}
+
+/// The same with more lines after the mappings, each with its end.
+pub fn write_with(profile: &Profile, lines: impl Iterator<Item = String>, out: impl Write) -> io::Result<()> {
     let mut sink = Sink(io::BufWriter::with_capacity(BUFFER_BYTES, out));
     let interval = profile.interval().0;
-    let style = Style { interval, unbias: interval != 0, accum: profile.has_cumulative() };
+    let style = Style { interval, unbias: false, accum: profile.has_cumulative() };
     let mut writer = Writer::new(&mut sink, style);
-    writer.header(&pair(&profile.sum()))?;
+    writer.header(&pair(&profile.sum(), profile.interval()))?;
     threads(profile, &mut writer)?;
     stacks(profile, &mut writer)?;
     writer.mappings_title()?;
     for mapping in profile.mappings() {
         writer.raw(&mapping_line(mapping))?;
     }
-    tail(profile, &mut writer)?;
+    tail(profile, lines, &mut writer)?;
     sink.0.flush()
 }
 
@@ -57,7 +63,7 @@ fn threads(profile: &Profile, writer: &mut Writer<'_, impl ByteSink<Error = io::
     }
     for (uid, thread) in profile.threads() {
         let sum = sums.get(&uid).copied().unwrap_or_default();
-        writer.thread(uid.0.into(), &pair(&sum), thread.name.as_bytes())?;
+        writer.thread(uid.0.into(), &pair(&sum, profile.interval()), thread.name.as_bytes())?;
     }
     Ok(())
 }
@@ -73,26 +79,24 @@ fn stacks(profile: &Profile, writer: &mut Writer<'_, impl ByteSink<Error = io::E
             continue;
         }
         writer.stack(frames)?;
-        writer.total(&pair(values))?;
+        writer.total(&pair(values, profile.interval()))?;
         for share in own {
-            writer.thread(share.thread.0.into(), &pair(&share.values), b"")?;
+            writer.thread(share.thread.0.into(), &pair(&share.values, profile.interval()), b"")?;
         }
     }
     Ok(())
 }
 
-fn pair(values: &Values) -> Pair {
-    Pair { current: counts(values.current), cumulative: counts(values.cumulative) }
+fn pair(values: &Values, interval: SampleInterval) -> Pair {
+    Pair { current: counts(values.current, interval), cumulative: counts(values.cumulative, interval) }
 }
 
-/// Negative estimates do not occur in a profile: differences are made by reports and not kept.
-fn counts(sums: Sums) -> Counts {
-    Counts {
-        objects: sums.raw.objects,
-        bytes: sums.raw.bytes,
-        weight_objects8: (sums.est.objects * 8.0).round() as u64,
-        weight_bytes: sums.est.bytes.round() as u64,
-    }
+/// What a reader's own scaling turns into the estimate. Not in eighths of objects as the recorder's own weights are: a
+/// profile that was read has whatever fraction the scaling gave it. Negative estimates do not occur in a profile:
+/// differences are made by reports and not kept.
+fn counts(sums: Sums, interval: SampleInterval) -> Counts {
+    let raw = if interval.0 == 0 { sums.raw } else { Sampling::Poisson(interval).raw_of(sums.est) };
+    Counts { objects: raw.objects, bytes: raw.bytes, ..Counts::default() }
 }
 
 /// As `/proc/PID/maps` prints it.
@@ -126,7 +130,11 @@ fn path_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-fn tail(profile: &Profile, writer: &mut Writer<'_, impl ByteSink<Error = io::Error>>) -> io::Result<()> {
+fn tail(
+    profile: &Profile,
+    lines: impl Iterator<Item = String>,
+    writer: &mut Writer<'_, impl ByteSink<Error = io::Error>>,
+) -> io::Result<()> {
     match profile.pid() {
         Some(pid) => writer.tail(pid, profile.program().map_or(&[], path_bytes))?,
         // Of several processes: opened all the same, without saying whose it is.
@@ -154,6 +162,14 @@ fn tail(profile: &Profile, writer: &mut Writer<'_, impl ByteSink<Error = io::Err
     }
     for (name, count) in profile.counters() {
         writer.counter(&one_line(name), *count)?;
+    }
+    for line in lines {
+        writer.raw(line.as_bytes())?;
+    }
+    for (uid, thread) in profile.threads() {
+        for (key, label) in &thread.labels {
+            writer.raw(format!("# label t{} {}={}\n", uid.0, one_line(key), one_line(label)).as_bytes())?;
+        }
     }
     writer.losses(profile.losses_by_reason())?;
     for note in profile.notes() {
@@ -227,7 +243,7 @@ mod tests {
             cumulative += samples(&mut random, interval);
             profile.add(&stack, Some(thread), current, cumulative);
         }
-        profile.add_thread(ThreadUid(0), Thread { tid: None, name: "worker: 1".into() });
+        profile.add_thread(ThreadUid(0), Thread { tid: None, name: "worker: 1".into(), ..Thread::default() });
         profile.add_loss(Reason::MapFull, 4);
         profile.add_counter("samples", 99);
         profile.set_configuration("lg_prof_sample", "19");
@@ -244,8 +260,7 @@ mod tests {
 
     /// What half a printed object and half a printed byte may change.
     fn close(read: Sums, written: Sums, interval: u64) -> bool {
-        let printed = super::counts(written);
-        let printed = jeprobe_abi::unbias::written(&printed, interval);
+        let printed = super::counts(written, SampleInterval(interval));
         if printed.objects == 0 {
             return read.is_zero();
         }

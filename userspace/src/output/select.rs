@@ -15,7 +15,7 @@
 use regex::Regex;
 
 use super::style::Style;
-use crate::model::{Profile, StackId, Values};
+use crate::model::{Kind, Profile, StackId, Values};
 use crate::symbolize::{Function, Site, Symbols};
 
 /// Functions of allocators, by short name: jeprof's list for heap profiles.
@@ -116,6 +116,7 @@ pub enum Sort {
 
 /// The user's choice.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent choices")]
 pub struct Options {
     pub value: Value,
     pub granularity: Granularity,
@@ -133,6 +134,10 @@ pub struct Options {
     pub hide: Option<Regex>,
     /// Only the functions that match.
     pub show: Option<Regex>,
+    /// With the frames of the allocator.
+    pub keep_allocator: bool,
+    /// What the profile's numbers measure.
+    pub kind: Kind,
     /// Without functions that the compiler inlined: their callers take over what they hold.
     pub no_inlines: bool,
     /// Looks of tables and trees.

@@ -42,20 +42,24 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
 }
 
 /// The unit that [`amount`] counts in.
-pub(super) fn unit(options: &Options) -> &'static str {
-    match (options.value.is_bytes(), options.show_bytes) {
-        (false, _) => "objects",
-        (true, true) => "B",
-        (true, false) => "MB",
+pub(super) fn unit(options: &Options) -> String {
+    let measure = if options.value.is_bytes() { options.kind.amount() } else { options.kind.count() };
+    match (options.value.is_bytes(), measure.unit.as_str()) {
+        (true, "bytes") if options.show_bytes => "B".to_owned(),
+        (true, "bytes") => "MB".to_owned(),
+        (true, "nanoseconds") => "seconds".to_owned(),
+        (true, _) => measure.unit,
+        (false, _) => measure.name,
     }
 }
 
 /// A number as tables print it.
 pub(super) fn amount(value: f64, options: &Options) -> String {
-    if options.value.is_bytes() && !options.show_bytes {
-        format!("{:.1}", value / f64::from(1 << 20))
-    } else {
-        format!("{}", value as i64)
+    let unit = options.value.is_bytes().then(|| options.kind.amount().unit);
+    match unit.as_deref() {
+        Some("bytes") if !options.show_bytes => format!("{:.1}", value / f64::from(1 << 20)),
+        Some("nanoseconds") => format!("{:.3}", value / 1e9),
+        _ => format!("{}", value as i64),
     }
 }
 

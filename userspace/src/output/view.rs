@@ -116,7 +116,8 @@ impl Selection<'_> {
             let at = |site: &u32| &places.list[*site as usize];
             let by_address = sites.iter().take_while(|site| at(site).in_allocator).count();
             let by_name = sites.iter().rposition(|site| at(site).named_allocator).map_or(0, |last| last + 1);
-            let user = &sites[by_address.max(by_name)..];
+            let cut = if options.keep_allocator { 0 } else { by_address.max(by_name) };
+            let user = &sites[cut..];
             if (options.focus.is_some() && !user.iter().any(|site| at(site).focused))
                 || (options.ignore.is_some() && user.iter().any(|site| at(site).ignored))
             {
@@ -206,7 +207,8 @@ impl Places<'_> {
         let first = self.frames.len();
         match site {
             Some(site) if !site.functions.is_empty() => {
-                let kept = user_functions(site).iter().filter(|function| {
+                let functions = if options.keep_allocator { &site.functions } else { user_functions(site) };
+                let kept = functions.iter().filter(|function| {
                     !(options.no_inlines && function.is_inlined) && is_shown(options, &function.short)
                 });
                 self.frames.extend(kept.map(|function| named(avma, site, function)));

@@ -47,7 +47,7 @@ pub fn read(memory: &impl RemoteMemory, root: u64) -> Result<Reading, TableError
         threads.insert(avma, uid);
         let name = thread.name.split(|&b| b == 0).next().unwrap_or(&[]);
         let name = String::from_utf8_lossy(name).into_owned();
-        profile.add_thread(uid, Thread { tid: Some(thread.tid), name });
+        profile.add_thread(uid, Thread { tid: Some(thread.tid), name, ..Thread::default() });
         Ok::<_, TableError>(())
     })?;
     let mut astray = 0;

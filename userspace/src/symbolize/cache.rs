@@ -62,6 +62,11 @@ impl Symbols {
         Symbols { sites: sites.into_iter().collect(), ..Symbols::default() }
     }
 
+    /// Sets what is known of an address.
+    pub fn insert(&mut self, avma: u64, site: Site) {
+        self.sites.insert(avma, site);
+    }
+
     /// Every address with its site, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Site)> {
         self.sites.iter().map(|(avma, site)| (*avma, site))

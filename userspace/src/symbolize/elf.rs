@@ -100,12 +100,16 @@ pub fn candidates(mapping: &Mapping, root: Option<&Path>) -> Vec<PathBuf> {
     paths
 }
 
-/// The separate debug file of a build-id, when it is installed. `root` as for [`candidates`]; the host is asked too.
-pub fn debug_file(build_id: &[u8], root: Option<&Path>) -> Option<PathBuf> {
+/// The separate debug file of a build-id, when it is installed: in `.build-id` of the directories given, best first, then
+/// where distributions put it. `root` as for [`candidates`]; the host is asked too.
+pub fn debug_file(build_id: &[u8], root: Option<&Path>, directories: &[PathBuf]) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first()?;
     let relative = format!("{DEBUG_DIRECTORY}/{first:02x}/{}.debug", hex(rest));
+    let name = format!("{first:02x}/{}.debug", hex(rest));
+    let given =
+        directories.iter().flat_map(|directory| [directory.join(".build-id").join(&name), directory.join(&name)]);
     let in_root = root.map(|root| root.join(relative.trim_start_matches('/')));
-    in_root.into_iter().chain([PathBuf::from(relative)]).find(|path| path.is_file())
+    given.chain(in_root).chain([PathBuf::from(relative)]).find(|path| path.is_file())
 }
 
 /// Lower-case hexadecimal, as build-ids are written.
@@ -157,7 +161,7 @@ mod tests {
         let known = Mapping { build_id: vec![1], ..mapping.clone() };
         assert_eq!(candidates(&known, Some(Path::new("/proc/self/root"))).len(), 3);
         assert_eq!(candidates(&mapping, None), [PathBuf::from("/bin/x")]);
-        assert_eq!(debug_file(&[], None), None);
+        assert_eq!(debug_file(&[], None, &[]), None);
         assert_eq!(hex(&[0, 0xab]), "00ab");
     }
 }

@@ -34,6 +34,8 @@ pub struct Sources {
     pub program: Option<PathBuf>,
     /// What the process sees as `/`; for a live one `/proc/PID/root`.
     pub root: Option<PathBuf>,
+    /// Where separate debug files are looked for first, by build-id.
+    pub debug_directories: Vec<PathBuf>,
 }
 
 /// Addresses of one mapped file.
@@ -77,6 +79,8 @@ fn tasks<'a>(profile: &'a Profile, sources: &Sources) -> Vec<Task<'a>> {
     for (_, frames, _) in profile.totals() {
         addresses.extend(frames.iter().enumerate().map(|(depth, &avma)| call_site(depth, avma)));
     }
+    // What the profile names itself needs no file.
+    addresses.retain(|avma| !profile.names().contains_key(avma));
     let program = main_program(profile, sources);
     let mut groups: BTreeMap<_, Task<'a>> = BTreeMap::new();
     for avma in addresses {
@@ -140,7 +144,7 @@ impl Task<'_> {
             if !image.is_fixed {
                 return Err("no file is mapped there".into());
             }
-            let symbols = elf::debug_file(&image.build_id, root).unwrap_or(path);
+            let symbols = elf::debug_file(&image.build_id, root, &sources.debug_directories).unwrap_or(path);
             return Ok(SymbolFile { symbols, image, by_address: true });
         };
         let mut reason = "the file is gone".to_owned();
@@ -155,14 +159,14 @@ impl Task<'_> {
                     );
                 }
                 Ok(image) => {
-                    let symbols = elf::debug_file(&image.build_id, root).unwrap_or(path);
+                    let symbols = elf::debug_file(&image.build_id, root, &sources.debug_directories).unwrap_or(path);
                     return Ok(SymbolFile { symbols, image, by_address: false });
                 }
                 Err(error) => reason = format!("cannot read {}: {error}", path.display()),
             }
         }
         // The file itself is not there or not the same, but its symbols may be.
-        match elf::debug_file(&mapping.build_id, root) {
+        match elf::debug_file(&mapping.build_id, root, &sources.debug_directories) {
             Some(symbols) => {
                 let image = Image::read(&symbols)?;
                 Ok(SymbolFile { symbols, image, by_address: false })

@@ -1,0 +1,284 @@
+//! Profiles across programs, builds and processes: `go tool pprof` and perl jeprof read what is written here, what they and
+//! others write is read here, and comparing and merging finds equal code wherever it was mapped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jeprobe_tests::{Ended, Run, TempDir, artefact, compile, skip};
+
+const GO: &str = "/usr/bin/go";
+const JEPROF: &str = "/usr/bin/jeprof";
+
+fn fixture() -> PathBuf {
+    artefact::fixture("report")
+}
+
+fn jeprobe(directory: &Path, args: &[&str]) -> Ended {
+    Run::new(artefact::command()).dir(directory).args(args).finish()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a UTF-8 path")
+}
+
+/// (name, flat, cumulative) of a table in bytes, sorted by name.
+fn rows(table: &str) -> Vec<(String, i64, i64)> {
+    let mut rows: Vec<_> = table
+        .lines()
+        .filter(|line| !line.starts_with("Total: "))
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let number = |place: usize| words[place].parse().unwrap_or_else(|_| panic!("a row: {line:?}"));
+            (words[5..].join(" "), number(0), number(3))
+        })
+        .collect();
+    rows.sort();
+    rows
+}
+
+/// Rows are equal but for whole numbers that a format has rounded.
+#[track_caller]
+fn assert_near(found: &str, wanted: &str) {
+    let (found, wanted) = (rows(found), rows(wanted));
+    let near = |a: i64, b: i64| (a - b).abs() <= 3;
+    let same = found.len() == wanted.len()
+        && found.iter().zip(&wanted).all(|(a, b)| a.0 == b.0 && near(a.1, b.1) && near(a.2, b.2));
+    assert!(same, "found\n{found:#?}\nwanted\n{wanted:#?}");
+}
+
+/// The profile that a program leaves at its end.
+fn profile_of(program: &Path, directory: &Path, name: &str) -> PathBuf {
+    let prefix = directory.join(name);
+    let conf = format!("prof:true,prof_final:true,prof_accum:true,lg_prof_sample:0,prof_prefix:{}", prefix.display());
+    Run::preloaded(program).conf(&conf).finish().ok().discard();
+    let is_ours = |path: &PathBuf| {
+        path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&format!("{name}.")))
+            && path.extension().is_some_and(|extension| extension == "heap")
+    };
+    let files = fs::read_dir(directory).expect("the directory is there");
+    files.filter_map(Result::ok).map(|entry| entry.path()).find(is_ours).expect("prof_final leaves a profile")
+}
+
+#[test]
+fn go_tool_pprof_reads_our_protobuf() {
+    if !Path::new(GO).exists() {
+        skip!("no {GO} (golang-go)");
+    }
+    let directory = TempDir::new("report-pprof");
+    let pprof = |args: &[&str]| {
+        let home = directory.path();
+        Run::new(GO).dir(home).env("HOME", home).env("PPROF_TMPDIR", home).args(["tool", "pprof"]).args(args).finish()
+    };
+    let file = directory.path().join("cpp.pb.gz");
+    jeprobe(&fixture(), &["report", "-o", text(&file), "./cpp", "cpp.heap"]).ok().discard();
+    let top = pprof(&["-top", "-unit=B", "-nodefraction=0", text(&file)]).ok();
+    let ours = jeprobe(&fixture(), &["report", "--show_bytes", "./cpp", "cpp.heap"]).ok();
+    // pprof joins a function's inlined and other instances.
+    let whole = rows(&ours.stdout).into_iter().filter(|row| !row.0.ends_with(" (inline)"));
+    for (name, flat, cumulative) in whole {
+        let row = top.stdout.lines().find(|line| line.ends_with(&format!("  {name}")));
+        let row = row.unwrap_or_else(|| panic!("{name} is missing in {top}"));
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let bytes = |word: &str| word.trim_end_matches('B').parse::<i64>().unwrap_or(0);
+        assert_eq!((bytes(words[0]), bytes(words[3])), (flat, cumulative), "{name}: {row}");
+    }
+    let raw = pprof(&["-raw", text(&file)]).ok();
+    for part in [
+        "PeriodType: space bytes",
+        "Period: 1\n",
+        "inuse_space/bytes[dflt]",
+        "app::Pool::grab",
+        "thread:[",
+        "[FN][FL][LN][IN]",
+    ] {
+        assert!(raw.stdout.contains(part), "{part:?} is missing in {raw}");
+    }
+    if Path::new("/usr/bin/dot").exists() {
+        let svg = pprof(&["-svg", text(&file)]).ok();
+        assert!(svg.stdout.contains("</svg>"), "{svg}");
+    }
+}
+
+#[test]
+fn pprof_and_symbolized_profiles_print_as_the_original() {
+    let directory = TempDir::new("report-again");
+    for inputs in [["./cpp", "cpp.heap"], ["./leak", "hand.heap"], ["./mix", "mix_unbias_true.heap"]] {
+        for options in [&["--show_bytes"][..], &["--show_bytes", "--lines"], &["--show_bytes", "--alloc_space"]] {
+            let report = |files: &[&str]| jeprobe(&fixture(), &[&["report"], options, files].concat()).ok();
+            let original = report(&inputs);
+            let pprof = directory.path().join("a.pb.gz");
+            jeprobe(&fixture(), &["report", "-o", text(&pprof), inputs[0], inputs[1]]).ok().discard();
+            assert_near(&report(&[text(&pprof)]).stdout, &original.stdout);
+            // Self-contained forms keep the allocator's frames, and are cut again when they are shown.
+            for name in ["b.pb.gz", "b.sym"] {
+                let file = directory.path().join(name);
+                jeprobe(&fixture(), &["symbolize", inputs[0], inputs[1], "-o", text(&file)]).ok().discard();
+                assert_near(&report(&[text(&file)]).stdout, &original.stdout);
+            }
+        }
+    }
+}
+
+#[test]
+fn perl_jeprof_reads_our_symbolized_profiles() {
+    if !Path::new(JEPROF).exists() {
+        skip!("no {JEPROF}");
+    }
+    if artefact::library().is_none() {
+        skip!("the C library's allocator writes no profiles");
+    }
+    let directory = TempDir::new("report-symbolized");
+    let program = compile::program("report_sites.c", &["-fno-omit-frame-pointer"]);
+    let heap = profile_of(&program, directory.path(), "sites");
+    for inputs in [&["./leak", "hand.heap"][..], &[text(&heap)]] {
+        let file = directory.path().join("a.sym");
+        jeprobe(&fixture(), &[&["symbolize"], inputs, &["-o", text(&file)]].concat()).ok().discard();
+        let theirs = Run::new(JEPROF).args(["--text", "--show_bytes", text(&file)]).finish().ok();
+        let ours = jeprobe(&fixture(), &["report", "--show_bytes", text(&file)]).ok();
+        let total = |table: &str| table.lines().next().unwrap_or_default().to_owned();
+        assert_eq!(total(&ours.stdout), total(&theirs.stdout));
+        let wanted = rows(&theirs.stdout);
+        let mut shared = 0;
+        for (name, flat, cumulative) in rows(&ours.stdout) {
+            if let Some((_, of, whole)) = wanted.iter().find(|row| row.0 == name) {
+                shared += 1;
+                assert!((flat - of).abs() <= 1 && (cumulative - whole).abs() <= 1, "{name}: {theirs} {ours}");
+            }
+        }
+        assert!(shared >= 4, "{theirs} {ours}");
+    }
+}
+
+#[test]
+fn a_difference_matches_functions_of_another_build_at_the_same_path() {
+    if artefact::library().is_none() {
+        skip!("the C library's allocator writes no profiles");
+    }
+    let directory = TempDir::new("report-diff");
+    let at = |name: &str| directory.path().join(name);
+    let program = at("program");
+    let (old, new) = (
+        compile::program("report_sites.c", &["-fno-omit-frame-pointer", "-pie", "-fPIE", "-O0"]),
+        compile::program("report_sites.c", &["-fno-omit-frame-pointer", "-pie", "-fPIE", "-O1"]),
+    );
+    fs::copy(&old, &program).expect("copied");
+    let before = profile_of(&program, directory.path(), "before");
+    let kept = at("before.sym");
+    jeprobe(directory.path(), &["symbolize", text(&before), "-o", text(&kept)]).ok().discard();
+    fs::remove_file(&program).expect("removed");
+    fs::copy(&new, &program).expect("copied");
+    let after = profile_of(&program, directory.path(), "after");
+    // The same allocations in another address space, process and build: nothing of the program's changed.
+    let same = jeprobe(directory.path(), &["diff", "--show_bytes", text(&kept), text(&after)]).ok();
+    for function in ["site_small", "site_large", "caller_mixed"] {
+        assert!(!same.stdout.lines().any(|line| line.ends_with(&format!(" {function}"))), "{same}");
+    }
+    assert!(same.stdout.contains("Total: ") && same.stderr.contains("the old profile:"), "{same}");
+    // Without its names the old build is told apart, not taken for the new one.
+    let apart = jeprobe(directory.path(), &["diff", "--show_bytes", text(&before), text(&after)]).ok();
+    assert!(apart.stderr.contains("is another build"), "{apart}");
+    // Everything is new against nothing.
+    let empty = at("empty.heap");
+    fs::write(&empty, "heap_v2/1\n\nMAPPED_LIBRARIES:\n# jeprobe 1\n# end\n").expect("written");
+    let new = jeprobe(directory.path(), &["diff", "--show_bytes", text(&empty), text(&after)]).ok();
+    assert!(new.stdout.contains(" new    site_small\n") && new.stdout.contains(" 0 gone\n"), "{new}");
+    let gone = jeprobe(directory.path(), &["diff", "--show_bytes", text(&after), text(&empty)]).ok();
+    assert!(
+        gone.stdout.contains(" gone   site_small\n") && gone.stdout.contains("0 grown, 0 shrunk, 0 new,"),
+        "{gone}"
+    );
+    let svg = jeprobe(directory.path(), &["diff", "--format", "svg", text(&empty), text(&after)]).ok();
+    assert!(svg.stdout.contains("red grew, blue shrank") && svg.stdout.contains("site_small"), "{}", svg.stderr);
+}
+
+#[test]
+fn a_difference_in_every_form() {
+    let diff =
+        |args: &[&str]| jeprobe(&fixture(), &[&["diff"], args, &["./leak", "hand_base.heap", "hand.heap"]].concat());
+    let table = diff(&["--show_bytes"]).ok();
+    assert_eq!(
+        table.stdout.lines().next(),
+        Some("Total: 6294912 B before, 8886091 B after: +2591179 B (+41.2%)"),
+        "{table}"
+    );
+    assert!(table.stdout.ends_with("3 grown, 0 shrunk, 1 new, 0 gone\n"), "{table}");
+    let folded = diff(&["--format", "folded"]).ok();
+    assert_eq!(folded.stdout, "main 4195712 0\nmain;big_user;leaf 0 3638090\nmain;small_user;leaf 2099200 5248002\n");
+    let csv = diff(&["--format", "csv"]).ok();
+    assert!(csv.stdout.contains("\r\nbig_user,new,0,0,0,3638090\r\n"), "{csv}");
+    for format in ["callgrind", "speedscope"] {
+        let refused = diff(&["--format", format]);
+        assert_eq!(refused.code(), 1);
+        assert!(refused.stderr.contains(&format!("{format} has no negative numbers")), "{refused}");
+    }
+    let one = jeprobe(&fixture(), &["diff", "./leak", "hand.heap"]);
+    assert!(one.code() == 1 && one.stderr.contains("two profiles are compared"), "{one}");
+}
+
+#[test]
+fn processes_and_hosts_are_merged_and_stay_known() {
+    let directory = TempDir::new("report-merge");
+    for name in ["merged.heap", "merged.pb.gz"] {
+        let merged = directory.path().join(name);
+        let args = ["merge", "web1=hand.heap", "web2=goog_v2.heap", "cpp.heap", "-o", text(&merged)];
+        let ended = jeprobe(&fixture(), &args).ok();
+        assert!(ended.stderr.contains("3 profiles merged into"), "{ended}");
+        let total = |args: &[&str]| {
+            let ended = jeprobe(&fixture(), &[&["report", "--show_bytes"], args].concat()).ok();
+            let words: Vec<&str> = ended.stdout.split_whitespace().collect();
+            words[1].parse::<i64>().expect("a total")
+        };
+        let parts = total(&["hand.heap"]) + total(&["goog_v2.heap"]) + total(&["cpp.heap"]);
+        assert!((total(&[text(&merged)]) - parts).abs() <= 3, "{name}");
+        let tags = jeprobe(&fixture(), &["report", "--tags", text(&merged)]).ok();
+        for row in
+            ["host: ", "% web1\n", "% web2\n", "% (none)\n", "process: ", "% cpp.heap\n", "thread: ", "% main thread\n"]
+        {
+            assert!(tags.stdout.contains(row), "{name}: {row:?} is missing in {tags}");
+        }
+        let hosts = jeprobe(&fixture(), &["report", "--tags=host", text(&merged)]).ok();
+        assert!(hosts.stdout.starts_with("host: ") && !hosts.stdout.contains("process: "), "{hosts}");
+    }
+    let none = jeprobe(&fixture(), &["report", "--tags=pod", "hand.heap"]).ok();
+    assert!(none.stdout.is_empty() && none.stderr.contains("no label \"pod\""), "{none}");
+}
+
+#[test]
+fn other_kinds_of_profiles_have_their_units() {
+    let directory = TempDir::new("report-kinds");
+    let contention = directory.path().join("contention");
+    let body = "--- contention\ncycles/second = 1000000000\nsampling period = 1\n3000000000 3 @ 0x401175 0x4011c2\n";
+    fs::write(&contention, body).expect("written");
+    let waited = jeprobe(&fixture(), &["report", "./leak", text(&contention)]).ok();
+    assert!(waited.stdout.starts_with("Total: 3.000 seconds\n"), "{waited}");
+    let counted = jeprobe(&fixture(), &["report", "--inuse_objects", "./leak", text(&contention)]).ok();
+    assert!(counted.stdout.starts_with("Total: 3 contentions\n") && counted.stdout.contains("leaf"), "{counted}");
+    let refused =
+        jeprobe(&fixture(), &["symbolize", "./leak", text(&contention), "-o", text(&directory.path().join("x"))]);
+    assert!(refused.code() == 1 && refused.stderr.contains("not of a heap"), "{refused}");
+    let pprof = directory.path().join("x.pb.gz");
+    jeprobe(&fixture(), &["symbolize", "./leak", text(&contention), "-o", text(&pprof)]).ok().discard();
+    let again = jeprobe(&fixture(), &["report", text(&pprof)]).ok();
+    assert!(again.stdout.starts_with("Total: 3.000 seconds\n"), "{again}");
+}
+
+#[test]
+fn damaged_protobuf_and_gzip_end_with_one_error() {
+    let directory = TempDir::new("report-damaged");
+    let whole = directory.path().join("whole.pb.gz");
+    jeprobe(&fixture(), &["report", "-o", text(&whole), "./cpp", "cpp.heap"]).ok().discard();
+    let bytes = fs::read(&whole).expect("written");
+    let damaged = directory.path().join("damaged");
+    for (content, message) in [
+        (&bytes[..bytes.len() / 2], "cannot be unpacked"),
+        (&[0x0a, 0x05, 1, 2][..], "a field of 5 bytes where 2 are left"),
+        (&[0x12, 0x02, 0x08, 0x07][..], "names no sample type"),
+        (&[0x1f, 0x8b, 8, 0][..], "cannot be unpacked"),
+        (&[0, 0, 0, 0, 0, 0, 0, 0, 9][..], "not a CPU profile"),
+    ] {
+        fs::write(&damaged, content).expect("written");
+        let ended = jeprobe(&fixture(), &["report", text(&damaged)]);
+        assert_eq!((ended.code(), ended.stdout.as_str()), (1, ""), "{ended}");
+        assert!(ended.stderr.contains(message), "{message:?} is missing in {ended}");
+    }
+}

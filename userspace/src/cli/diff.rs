@@ -1,0 +1,44 @@
+//! `jeprobe diff`: what changed between two profiles.
+//!
+//! The old profile's stacks are laid beside the new one's as sums are, then rows are matched by name: another address space,
+//! another pid or another build of the program makes no difference. Names of a build that is no longer at its path come from
+//! a profile that brings them (`jeprobe symbolize`), or from its debug file by build-id.
+#![forbid(unsafe_code)]
+
+use anyhow::Result;
+
+use super::explain::{explain, explain_recording};
+use super::load::{Loaded, by_full_name, load_two, name_all, options, with_rows};
+use super::outcome::Outcome;
+use super::report::{adopt, check, format, print, style, write};
+use super::report_args::{DiffArgs, Format};
+use super::term::Term;
+use crate::error::Error;
+use crate::output::{Options, Selection, diff};
+
+/// Runs the command.
+pub fn run(args: &DiffArgs, term: &mut Term) -> Result<Outcome> {
+    let format = format(&args.print);
+    if matches!(format, Format::Speedscope | Format::Callgrind) {
+        return Err(Error::NoNegative { format: format.name() }.into());
+    }
+    check(&args.print, format)?;
+    let (old, Loaded { mut profile, sources, subject }) = load_two(&args.profile)?;
+    let options = with_rows(options(&args.profile, &profile)?, &args.rows);
+    let options = Options { style: style(&args.print), ..options };
+    let base = adopt(&mut profile, &old);
+    // Overloads are told apart by address elsewhere, which differs from build to build.
+    let symbols = by_full_name(&name_all(&profile, &sources));
+    let mut selection = Selection::new(&profile, &symbols, options.value);
+    selection.subtract(base, false);
+    print(&args.print, format, term, |out| match format {
+        Format::Text => diff::write(&selection, &options, out),
+        Format::Csv => diff::write_csv(&selection, &options, out),
+        other => write(&selection, &options, other, &subject, out),
+    })?;
+    term.say("the old profile:");
+    explain_recording(&old, &options, term);
+    term.say("the new profile:");
+    explain(&profile, &symbols, &options, term);
+    Ok(Outcome::Complete)
+}

@@ -1,0 +1,161 @@
+//! Pictures of a selection: the call graph as SVG or for Graphviz, a flame graph, and all of it as one page.
+//!
+//! The page needs nothing else and no network: heading, losses, call graph, flame graph, table. A differential selection has
+//! a red and blue flame graph.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind, Write};
+
+use crate::output::graph::{self, Graph, Limits};
+use crate::output::table::Table;
+use crate::output::{Options, Selection, dot, folded};
+use crate::picture::flame::{self, Flame, human};
+use crate::picture::svg::escaped;
+use crate::picture::{Labels, Scene, call_graph};
+
+/// Rows of the page's table.
+const PAGE_ROWS: usize = 100;
+
+/// Nodes of a graph when no number is asked for.
+fn selected(selection: &Selection<'_>, options: &Options) -> Graph {
+    let keyed = selection.keyed(options);
+    let stacks = keyed.stacks.iter().map(|(stack, value)| (stack.as_slice(), *value));
+    let limits = Limits::default();
+    let nodecount = options.limit.unwrap_or(limits.nodecount);
+    graph::select(&keyed.keys, stacks, &Limits { nodecount, ..limits })
+}
+
+fn title(options: &Options, subject: &str) -> String {
+    format!("{subject}: {}", options.value.title())
+}
+
+fn scene(selection: &Selection<'_>, options: &Options, subject: &str) -> Scene {
+    let graph = selected(selection, options);
+    let is_bytes = options.value.is_bytes();
+    let lines = vec![
+        format!("{} (estimated)", human(selection.total(), is_bytes)),
+        format!("{} functions and {} calls left out", graph.dropped_nodes, graph.dropped_edges),
+    ];
+    let amount = |value: f64| human(value, is_bytes);
+    call_graph(&graph, &Labels { title: title(options, subject), lines, amount: &amount })
+}
+
+/// The call graph for Graphviz.
+pub(super) fn dot(selection: &Selection<'_>, options: &Options, subject: &str, out: &mut dyn Write) -> io::Result<()> {
+    dot::write(&selected(selection, options), options, &title(options, subject), out)
+}
+
+/// The call graph as a picture; of a difference, the flame graph.
+pub(super) fn svg(selection: &Selection<'_>, options: &Options, subject: &str, out: &mut dyn Write) -> io::Result<()> {
+    if selection.has_base() {
+        return flame(selection, options, subject, out);
+    }
+    out.write_all(scene(selection, options, subject).svg().as_bytes())
+}
+
+/// A flame graph.
+fn flame(selection: &Selection<'_>, options: &Options, subject: &str, out: &mut dyn Write) -> io::Result<()> {
+    let is_bytes = options.value.is_bytes();
+    let change = human(selection.total(), is_bytes);
+    let (lines, subtitle) = if selection.has_base() {
+        let sign = if selection.total() > 0.0 { "+" } else { "" };
+        (folded::differences(selection, options), format!("{subject}: {sign}{change}; red grew, blue shrank"))
+    } else {
+        (folded::lines(selection, options), format!("{subject}: {change} (estimated)"))
+    };
+    let unit = if is_bytes { "bytes" } else { "objects" };
+    let title = format!("Heap: {}", options.value.title());
+    flame::write(&lines, &Flame { title, subtitle, unit, is_icicle: false }, out)
+}
+
+/// Everything as one page.
+pub(super) fn html(selection: &Selection<'_>, options: &Options, subject: &str, out: &mut dyn Write) -> io::Result<()> {
+    let heading = escaped(&title(options, subject));
+    write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{heading}</title>\n<style>{STYLE}</style></head>\
+         <body>\n<h1>{heading}</h1>\n<p>{}</p>\n",
+        escaped(&human(selection.total(), options.value.is_bytes()))
+    )?;
+    let profile = selection.profile();
+    if profile.losses().next().is_some() || !profile.notes().is_empty() {
+        writeln!(out, "<ul class=\"lost\">")?;
+        for (reason, count) in profile.losses() {
+            writeln!(out, "<li>lost: {count} {}; {}</li>", escaped(reason.meaning()), escaped(reason.remedy()))?;
+        }
+        for note in profile.notes() {
+            writeln!(out, "<li>{}</li>", escaped(note))?;
+        }
+        writeln!(out, "</ul>")?;
+    }
+    let mut picture = Vec::new();
+    match flame(selection, options, subject, &mut picture) {
+        // A frame of its own, since the picture has scripts and a size of its own.
+        Ok(()) => writeln!(
+            out,
+            "<h2>Flame graph</h2>\n<iframe title=\"flame graph\" src=\"data:image/svg+xml,{}\"></iframe>",
+            percent_encoded(&picture)
+        )?,
+        Err(error) if error.kind() == ErrorKind::InvalidInput => writeln!(out, "<p>Nothing to draw.</p>")?,
+        Err(error) => return Err(error),
+    }
+    writeln!(
+        out,
+        "<h2>Call graph</h2>\n<div class=\"graph\">{}</div>",
+        scene(selection, options, subject).svg_element()
+    )?;
+    table(selection, options, out)?;
+    writeln!(out, "</body></html>")
+}
+
+fn table(selection: &Selection<'_>, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+    let table = Table::new(selection, options);
+    let is_bytes = options.value.is_bytes();
+    writeln!(
+        out,
+        "<h2>Table</h2>\n<table><thead><tr><th>flat</th><th>flat %</th><th>cumulative</th><th>cumulative %</th><th>name</th>\
+         </tr></thead><tbody>"
+    )?;
+    let share = |value: f64| if table.shown == 0.0 { 0.0 } else { value * 100.0 / table.shown };
+    for row in table.rows.iter().take(options.limit.unwrap_or(PAGE_ROWS)) {
+        writeln!(
+            out,
+            "<tr><td>{}</td><td>{:.1}</td><td>{}</td><td>{:.1}</td><td>{}</td></tr>",
+            human(row.flat, is_bytes),
+            share(row.flat),
+            human(row.cumulative, is_bytes),
+            share(row.cumulative),
+            escaped(&row.name)
+        )?;
+    }
+    writeln!(out, "</tbody></table>")
+}
+
+/// For a `data:` address.
+fn percent_encoded(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-_.~ /:=;,()".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            let _infallible = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
+const STYLE: &str = "body{font:14px sans-serif;margin:16px;background:Canvas;color:CanvasText;color-scheme:light dark}\
+iframe{width:100%;height:60vh;border:1px solid #8884;background:#fff}\
+.graph{overflow:auto;max-height:80vh;border:1px solid #8884;background:#fff;color:#000}\
+.lost{color:#b30000}td,th{padding:2px 10px;text-align:right}td:last-child,th:last-child{text-align:left;font-family:monospace}";
+
+#[cfg(test)]
+mod tests {
+    use super::percent_encoded;
+
+    #[test]
+    fn a_data_address_holds_no_quote_and_no_fragment() {
+        assert_eq!(percent_encoded(b"<a b=\"c#1\">"), "%3Ca b=%22c%231%22%3E");
+    }
+}

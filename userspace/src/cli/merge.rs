@@ -1,0 +1,81 @@
+//! `jeprobe merge`: profiles of several processes and hosts as one.
+//!
+//! Stacks of equal code become one wherever it was mapped: files are matched by build-id, else by path and inode. Where a
+//! part came from stays known as labels `process`, and `host` for arguments `HOST=FILE`.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use super::explain::explain_recording;
+use super::load::{read, same_kind};
+use super::outcome::Outcome;
+use super::report_args::{Format, MergeArgs};
+use super::symbolize::{check_heap, write_profile};
+use super::term::Term;
+use crate::model::Profile;
+use crate::output::Options;
+use crate::output::symbolized::own_symbols;
+
+/// Runs the command.
+pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
+    let format = super::report::named_format(&args.output);
+    if !matches!(format, None | Some(Format::Pprof | Format::Otlp)) {
+        bail!("cannot merge into {}: a merged profile is a heap file, or .pb.gz or .otlp", args.output.display());
+    }
+    crate::outfile::check(&args.output)?;
+    let mut merged = Profile::default();
+    let mut is_first = true;
+    for input in &args.inputs {
+        let (host, path) = split(input);
+        let mut profile = read(&path)?;
+        if !std::mem::take(&mut is_first) {
+            same_kind(&merged, &profile, &path)?;
+        }
+        let mut labels = vec![("process".to_owned(), process(&profile, &path))];
+        labels.extend(host.map(|host| ("host".to_owned(), host)));
+        profile.label_all(&labels);
+        merged.merge(&profile);
+    }
+    check_heap(&merged, format)?;
+    let symbols = own_symbols(&merged);
+    write_profile(&merged, &symbols, format, &args.output)?;
+    term.say(format_args!("{} profiles merged into {}", args.inputs.len(), args.output.display()));
+    explain_recording(&merged, &Options::default(), term);
+    Ok(Outcome::Complete)
+}
+
+/// `HOST=FILE`, unless a file has that whole name.
+fn split(input: &Path) -> (Option<String>, PathBuf) {
+    let text = input.to_string_lossy();
+    match text.split_once('=') {
+        Some((host, path)) if !host.is_empty() && !host.contains('/') && !input.exists() => {
+            (Some(host.to_owned()), path.into())
+        }
+        _ => (None, input.to_owned()),
+    }
+}
+
+/// What the process is called: its pid and program, else the file.
+fn process(profile: &Profile, path: &Path) -> String {
+    let name = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    match (profile.pid(), profile.program()) {
+        (Some(pid), Some(program)) => format!("{pid} {}", name(program)),
+        (Some(pid), None) => pid.to_string(),
+        _ => name(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+    use std::path::{Path, PathBuf};
+
+    #[test]
+    fn a_host_is_what_stands_before_the_file() {
+        assert_eq!(split(Path::new("web1=a.heap")), (Some("web1".to_owned()), PathBuf::from("a.heap")));
+        assert_eq!(split(Path::new("dir/a=b.heap")), (None, PathBuf::from("dir/a=b.heap")));
+        assert_eq!(split(Path::new("=x")), (None, PathBuf::from("=x")));
+    }
+}
