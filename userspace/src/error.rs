@@ -97,6 +97,10 @@ impl Error {
                 Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
                     Some("name a file in a directory you may write to: -o /tmp/jeprobe.heap".into())
                 }
+                Some(libc::EISDIR) => Some("that is a directory; name a file in it with -o".into()),
+                Some(libc::ENOTDIR | libc::EEXIST) => {
+                    Some("a part of the path is a file; name a directory that is there or can be made".into())
+                }
                 Some(libc::ENOENT) => Some("create the directory first, or name another file with -o".into()),
                 _ => None,
             },

@@ -91,6 +91,9 @@ pub struct SystemArgs {
     /// How to collect: probes on the allocator's hooks, or reading the profile tables.
     #[arg(long, value_enum, default_value_t)]
     pub mode: Mode,
+    /// Mean bytes between samples, as a power of two, in every process; restored afterwards.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=63))]
+    pub lg_sample: Option<u32>,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@
 //! Where probes are refused, the profile tables of all processes are read instead (`cli/tables.rs`).
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
@@ -65,7 +66,10 @@ pub fn run(args: &SystemArgs, term: &mut Term) -> Result<Outcome> {
     if args.duration.is_none() {
         term.say("end with Ctrl-C");
     }
-    watch(&mut session, &signals, args.duration, &mut harvest, term)?;
+    let mut rates = Rates { lg: args.lg_sample, before: BTreeMap::new() };
+    rates.set(&mut session);
+    watch(&mut session, &signals, args.duration, &mut rates, &mut harvest, term)?;
+    rates.restore(&mut session);
     probes::tell(&session.stop(), term);
     take_closed(&mut session, &mut harvest, term);
     for member in session.members() {
@@ -78,10 +82,39 @@ pub fn run(args: &SystemArgs, term: &mut Term) -> Result<Outcome> {
     harvest.finish(&session.losses(), term)
 }
 
+/// The sampling interval of every process, while it is observed.
+struct Rates {
+    lg: Option<u32>,
+    /// By pid; `None` where it could not be set: a process without a table, or one that has just ended.
+    before: BTreeMap<u32, Option<u32>>,
+}
+
+impl Rates {
+    /// Sets it in the processes that are new.
+    fn set(&mut self, session: &mut Session) {
+        let Some(lg) = self.lg else { return };
+        self.before.retain(|pid, _| session.member(*pid).is_some());
+        let pids: Vec<u32> = session.members().map(|member| member.pid).collect();
+        for pid in pids {
+            self.before.entry(pid).or_insert_with(|| session.set_lg_sample(pid, lg).ok().flatten());
+        }
+    }
+
+    fn restore(&self, session: &mut Session) {
+        for (&pid, before) in &self.before {
+            if let Some(before) = before {
+                // Fails only when the process ended in this moment: there is nothing to put back then.
+                let _gone = session.set_lg_sample(pid, *before);
+            }
+        }
+    }
+}
+
 fn watch(
     session: &mut Session,
     signals: &Signals,
     duration: Option<Duration>,
+    rates: &mut Rates,
     harvest: &mut Harvest,
     term: &mut Term,
 ) -> Result<()> {
@@ -95,6 +128,7 @@ fn watch(
         if now >= next_scan {
             session.sweep();
             session.rescan();
+            rates.set(session);
             next_scan = Instant::now() + SCAN_EVERY.max(now.elapsed() * SCAN_SHARE);
         }
         let tick = deadline.map_or(PUMP_EVERY, |deadline| PUMP_EVERY.min(deadline.saturating_duration_since(now)));

@@ -41,7 +41,7 @@ pub fn run(args: &SystemArgs, signals: &Signals, mut harvest: Harvest, term: &mu
     let deadline = args.duration.map(|duration| Instant::now() + duration);
     let mut observed = BTreeMap::new();
     let mut others = BTreeMap::new();
-    look(&mut observed, &mut others, term);
+    look(&mut observed, &mut others, args.lg_sample, term);
     term.say(format_args!("{} processes have the allocator: sampling is on in them until the end", observed.len()));
     term.say("expected cost: about 1.5 us per sample, one reading of each table a second");
     let refused = others.values().filter(|other| other.refused).count();
@@ -63,7 +63,7 @@ pub fn run(args: &SystemArgs, signals: &Signals, mut harvest: Harvest, term: &mu
         }
         let began = Instant::now();
         round(&mut observed, &mut harvest, term);
-        look(&mut observed, &mut others, term);
+        look(&mut observed, &mut others, args.lg_sample, term);
         next_round = Instant::now() + ROUND_EVERY.max(began.elapsed() * ROUND_SHARE);
     }
     round(&mut observed, &mut harvest, term);
@@ -118,7 +118,12 @@ struct Other {
 const LOOKS: u32 = 3;
 
 /// Takes in processes that are new.
-fn look(observed: &mut BTreeMap<u32, Observed>, others: &mut BTreeMap<u32, Other>, term: &mut Term) {
+fn look(
+    observed: &mut BTreeMap<u32, Observed>,
+    others: &mut BTreeMap<u32, Other>,
+    lg_sample: Option<u32>,
+    term: &mut Term,
+) {
     let pids = pids::list().unwrap_or_default();
     others.retain(|pid, _| pids.binary_search(pid).is_ok());
     for pid in pids {
@@ -136,7 +141,7 @@ fn look(observed: &mut BTreeMap<u32, Observed>, others: &mut BTreeMap<u32, Other
         }
         other.looks += 1;
         let pidfd = PidFd::open(pid);
-        match switch_on(pid) {
+        match switch_on(pid, lg_sample) {
             Ok((target, switch, unsampled)) => {
                 // Ended meanwhile: there is nothing to observe.
                 let Ok(pidfd) = pidfd else { continue };
@@ -150,10 +155,10 @@ fn look(observed: &mut BTreeMap<u32, Observed>, others: &mut BTreeMap<u32, Other
 }
 
 /// What no sample stands for is read before the switch.
-fn switch_on(pid: u32) -> Result<(Target, Switch, Unsampled), Error> {
+fn switch_on(pid: u32, lg_sample: Option<u32>) -> Result<(Target, Switch, Unsampled), Error> {
     let target = Target::open(pid)?;
     let mut unsampled = Unsampled::default();
     unsampled.look(&target.read()?);
-    let switch = Switch::on(&target, None)?;
+    let switch = Switch::on(&target, lg_sample)?;
     Ok((target, switch, unsampled))
 }

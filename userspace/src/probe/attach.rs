@@ -28,6 +28,7 @@ use super::hookfile::{Hook, Site};
 use super::load::{Kernel, LoadError};
 use super::ring::Event;
 use super::sys::{self, Cover, Tracefs};
+use crate::proc::pids;
 use crate::remote::memory::ProcessMemory;
 use crate::wait::monotonic_ns;
 
@@ -72,11 +73,24 @@ pub enum AttachError {
     TooManySites,
 }
 
+/// Whether root's rights are not what is missing.
+fn is_root() -> bool {
+    pids::status(std::process::id()).is_ok_and(|status| status.uid == 0)
+}
+
 impl AttachError {
     pub fn hint(&self) -> Option<String> {
         match self {
             AttachError::Load(error) => error.hint(),
             AttachError::Probe { source, .. } => match source.raw_os_error() {
+                Some(libc::EACCES | libc::EPERM) if is_root() => Some(
+                    "the process or its files are protected, by another user namespace or a security module; without eBPF: \
+                     jeprobe attach --mode inprocess"
+                        .into(),
+                ),
+                Some(libc::ESRCH) => {
+                    Some("the process ended while probes were being set; find one that runs: pgrep -a NAME".into())
+                }
                 Some(libc::EACCES | libc::EPERM) => {
                     Some("run as root, or with CAP_PERFMON; without eBPF: jeprobe attach --mode inprocess".into())
                 }
