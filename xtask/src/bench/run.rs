@@ -172,7 +172,8 @@ impl Runner {
         }
         let options = [Path::new("-g"), &gate, Path::new("-r"), &ready];
         let measure = self.measure(peer, &options, command).spawn().context("cannot start measure")?;
-        let attached = self.attach(&loader, &pid);
+        let library = peer.library.as_deref().context("nothing to attach to")?;
+        let attached = self.attach(&loader, library, &pid);
         // Without a word the program would wait for ever.
         let opened = fs::write(&ready, "").context("cannot write to the scratch folder");
         let cost = self.finish(measure);
@@ -183,11 +184,13 @@ impl Runner {
         cost
     }
 
-    fn attach(&self, loader: &Path, pid: &Path) -> Result<Child> {
+    fn attach(&self, loader: &Path, library: &Path, pid: &Path) -> Result<Child> {
         until("measure started the program", || fs::read_to_string(pid).is_ok_and(|text| text.ends_with('\n')))?;
         let pid = fs::read_to_string(pid).context("cannot read the program's pid")?;
-        until("the library is loaded", || {
-            fs::read_to_string(format!("/proc/{}/wchan", pid.trim())).is_ok_and(|place| place.contains("fifo"))
+        // Asleep with the library mapped: at the gate.
+        until("the program waits at its gate", || {
+            let read = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", pid.trim())).unwrap_or_default();
+            read("maps").contains(&*library.to_string_lossy()) && read("stat").contains(") S ")
         })?;
         let words = self.scratch.join("attach.words");
         let file = fs::File::create(&words).with_context(|| format!("cannot create {}", words.display()))?;

@@ -52,14 +52,12 @@ impl Results {
         self.costs[peer].iter().map(|cost| measure.of(cost)).collect()
     }
 
-    /// The peer of the smallest median, ours left out (unless nobody else ran).
+    /// The peer of the smallest median, ours left out; the first when all are ours.
     fn best(&self, peers: &[Peer], measure: Measure) -> usize {
-        let of = |ours: bool| {
-            (0..peers.len())
-                .filter(|peer| (ours || !peers[*peer].is_ours) && !self.costs[*peer].is_empty())
-                .min_by(|a, b| median(&self.values(*a, measure)).total_cmp(&median(&self.values(*b, measure))))
-        };
-        of(false).or_else(|| of(true)).unwrap_or(0)
+        (0..peers.len())
+            .filter(|peer| !peers[*peer].is_ours && !self.costs[*peer].is_empty())
+            .min_by(|a, b| median(&self.values(*a, measure)).total_cmp(&median(&self.values(*b, measure))))
+            .unwrap_or(0)
     }
 
     fn ratio(&self, peer: usize, base: usize, measure: Measure) -> Option<Ratio> {
@@ -111,8 +109,13 @@ fn one(text: &mut String, peers: &[Peer], results: &[Results], measure: Measure)
         rows.push((order, row));
     }
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let _ = writeln!(text, "\n{}, relative to the best of the other peers on each workload:\n", measure.title());
-    let _ = write!(text, "| workload | best |");
+    let (to, base) = if peers.iter().any(|peer| !peer.is_ours) {
+        ("the best of the other peers on each workload", "best")
+    } else {
+        ("the first peer", "first")
+    };
+    let _ = writeln!(text, "\n{}, relative to {to}:\n", measure.title());
+    let _ = write!(text, "| workload | {base} |");
     for peer in peers {
         let _ = write!(text, " {} |", peer.name);
     }
@@ -188,5 +191,7 @@ mod tests {
         let case = Case { workload: &ALL[0], threads: 1 };
         let results = [Results { case, costs: vec![costs(&[1.0]), Vec::new(), costs(&[2.0])] }];
         assert!(text(&peers, &results).contains("| 0.50 (0.50..0.50) | - | 1.00 |"));
+        let ours = [Results { case, costs: vec![costs(&[2.0]), costs(&[1.0])] }];
+        assert!(text(&peers[..2], &ours).contains("| ours 2 ms | 1.00 (1.00..1.00) | 0.50 |"));
     }
 }
