@@ -223,6 +223,12 @@ pub(crate) fn purge_forced(extent: &'static Extent) -> bool {
     unsafe { sys::purge_forced(extent.addr(), extent.bytes()) }
 }
 
+/// Asks for huge pages, or for none, in a fresh chunk.
+pub(crate) fn advise_huge(chunk: *mut u8, bytes: usize, wanted: bool) {
+    // SAFETY: S1: the caller just reserved the range. What the kernel refuses is a lost chance, no error.
+    unsafe { sys::advise_huge(chunk, bytes, wanted) };
+}
+
 /// Unmaps the pages of a busy extent.
 pub(crate) fn purge_unmap(extent: &'static Extent) {
     // SAFETY: S1: as in `purge_lazy`; its words were removed.

@@ -24,6 +24,7 @@
 
 use crate::base;
 use crate::bits::align_up;
+use crate::conf::{self, Thp};
 use crate::decay::Decay;
 use crate::ds::link::Link;
 use crate::ds::list::{List, ListNode};
@@ -36,8 +37,13 @@ use crate::quick::Quick;
 use crate::sizeclass::{GRANULE, page_class_bytes, page_index_ceil};
 use crate::sys;
 
-/// First growth of an arena: one huge page of x86-64.
-const FIRST_GROWTH_BYTES: usize = 2 << 20;
+/// A huge page of x86-64.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// First growth of an arena.
+const FIRST_GROWTH_BYTES: usize = HUGE_PAGE_BYTES;
+/// By default an arena asks for huge pages when this much of it is in use: the one that it is filling is then at most a
+/// sixth of it. Below, and for a single request larger than all that is in use, memory counts more.
+const HUGE_MIN_BYTES: usize = 6 * HUGE_PAGE_BYTES;
 /// Growth stops doubling here: 512 MiB a step is 2048 mappings per TiB.
 const MAX_GROWTH_BYTES: usize = 512 << 20;
 /// Descriptors made at a time: 4.5 KiB of metadata.
@@ -46,8 +52,8 @@ const DESCRIPTOR_BATCH: usize = 32;
 const DONATION_BYTES: usize = 64 << 10;
 /// Descriptors that a donation uses up before it brings new ones.
 const DONATION_DESCRIPTORS: usize = 2;
-/// A long run is purged in multiples of this, a huge page: smaller pieces would break up huge pages and cost calls.
-const PURGE_PIECE_BYTES: usize = 2 << 20;
+/// A long run is purged in multiples of this: smaller pieces would break up huge pages and cost calls.
+const PURGE_PIECE_BYTES: usize = HUGE_PAGE_BYTES;
 /// Extents that one purge takes at a time.
 pub(crate) const PURGE_BATCH: usize = 64;
 
@@ -339,8 +345,15 @@ impl Pages {
     /// Reserves a chunk of at least `need` bytes and files it as retained.
     fn grow(&mut self, need: usize, align: usize) -> Result<&'static Extent, AllocError> {
         let page = sys::page_size();
+        let huge = self.huge_pages_for(need);
         let mut bytes = need.max(self.growth_bytes);
-        let mut chunk = sys::reserve(bytes, page);
+        let mut chunk = if huge == Some(true) {
+            // Whole huge pages.
+            bytes = align_up(bytes, HUGE_PAGE_BYTES).unwrap_or(bytes);
+            sys::reserve(bytes, HUGE_PAGE_BYTES)
+        } else {
+            sys::reserve(bytes, page)
+        };
         if chunk.is_none() && bytes > need {
             bytes = need;
             chunk = sys::reserve(bytes, page);
@@ -351,8 +364,12 @@ impl Pages {
             chunk = sys::reserve(bytes, align);
         }
         let chunk = chunk.ok_or(AllocError::NoMemory)?;
-        if bytes == self.growth_bytes && bytes < MAX_GROWTH_BYTES {
-            self.growth_bytes = page_class_bytes(page_index_ceil(bytes) + 1);
+        if bytes >= self.growth_bytes && self.growth_bytes < MAX_GROWTH_BYTES && need <= self.growth_bytes {
+            let next = page_class_bytes(page_index_ceil(self.growth_bytes) + 1);
+            self.growth_bytes = align_up(next, HUGE_PAGE_BYTES).unwrap_or(next);
+        }
+        if let Some(wanted) = huge {
+            emap::advise_huge(chunk.as_ptr(), bytes, wanted);
         }
         let extent = self.descriptor().ok_or(AllocError::NoMemory)?;
         if let Err(error) = emap::ensure(chunk.as_ptr().addr(), bytes) {
@@ -362,6 +379,15 @@ impl Pages {
         }
         extent.assign(chunk.as_ptr(), bytes, State::Retained, true);
         Ok(self.insert_merged(extent, State::Retained))
+    }
+
+    /// What to tell the kernel about huge pages for a chunk that `need` bytes make necessary; `None` = nothing.
+    fn huge_pages_for(&self, need: usize) -> Option<bool> {
+        match conf::options().thp {
+            Thp::Always => Some(true),
+            Thp::Never => Some(false),
+            Thp::Default => (self.active_bytes >= HUGE_MIN_BYTES && need <= self.active_bytes).then_some(true),
+        }
     }
 
     /// Takes `bytes` behind `lead` bytes of a free extent out of its set; what is left stays there. The state of the

@@ -22,6 +22,15 @@ pub enum ZeroRealloc {
     Abort,
 }
 
+/// Huge pages for user memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thp {
+    /// Where the heap is large enough for them to cost little memory.
+    Default,
+    Always,
+    Never,
+}
+
 /// Fill of new and freed memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Junk {
@@ -47,6 +56,7 @@ pub struct Options {
     pub zero_realloc: ZeroRealloc,
     pub experimental_infallible_new: bool,
     pub retain: bool,
+    pub thp: Thp,
     /// 0 = by affinity and cgroup quota.
     pub narenas: u32,
     pub dirty_decay_ms: i64,
@@ -90,6 +100,7 @@ impl Options {
             zero_realloc: ZeroRealloc::Free,
             experimental_infallible_new: false,
             retain: true,
+            thp: Thp::Default,
             narenas: 0,
             dirty_decay_ms: 10_000,
             muzzy_decay_ms: 0,

@@ -21,7 +21,7 @@
 //! Runs before libc is initialised: no allocation, no panic, no call out but the given `line`.
 #![forbid(unsafe_code)]
 
-use super::{Junk, Options, PREFIX_BYTES, ZeroRealloc};
+use super::{Junk, Options, PREFIX_BYTES, Thp, ZeroRealloc};
 
 /// Receives one message in parts, without prefix and newline.
 pub(crate) type Line<'a> = dyn FnMut(&[&[u8]]) + 'a;
@@ -120,7 +120,6 @@ const NO_EFFECT: &[&[u8]] = &[
     b"tcache_nslots_large",
     b"tcache_nslots_small_max",
     b"tcache_nslots_small_min",
-    b"thp",
     b"trust_madvise",
     b"utrace",
 ];
@@ -279,6 +278,12 @@ fn apply(key: &[u8], value: &[u8], options: &mut Options) -> Verdict {
             &[(b"true", Junk::Both), (b"false", Junk::None), (b"alloc", Junk::Alloc), (b"free", Junk::Free)],
             &mut options.junk,
         ),
+        // A beginning of the word is enough, as in the reference.
+        b"thp" => prefix(
+            value,
+            &[(b"default", Thp::Default), (b"always", Thp::Always), (b"never", Thp::Never)],
+            &mut options.thp,
+        ),
         b"zero_realloc" => word(
             value,
             &[(b"alloc", ZeroRealloc::Alloc), (b"free", ZeroRealloc::Free), (b"abort", ZeroRealloc::Abort)],
@@ -337,6 +342,13 @@ fn flag(value: &[u8], field: &mut bool) -> Verdict {
 
 fn word<T: Copy>(value: &[u8], words: &[(&[u8], T)], field: &mut T) -> Verdict {
     match words.iter().find(|(word, _)| *word == value) {
+        Some((_, meaning)) => set(field, *meaning),
+        None => Verdict::Invalid,
+    }
+}
+
+fn prefix<T: Copy>(value: &[u8], words: &[(&[u8], T)], field: &mut T) -> Verdict {
+    match words.iter().find(|(word, _)| word.starts_with(value)) {
         Some((_, meaning)) => set(field, *meaning),
         None => Verdict::Invalid,
     }
@@ -443,8 +455,12 @@ mod tests {
             ("junk:alloc,junk:free,junk:true,junk:false", &[]),
             ("prof_prefix:a:b:c,stats_prin", &["Conf string ends with key -- stats_prin"]),
             (
-                "thp:always,percpu_arena:percpu",
-                &["Option has no effect here: thp:always", "Option has no effect here: percpu_arena:percpu"],
+                "thp:sometimes,metadata_thp:auto,percpu_arena:percpu",
+                &[
+                    "Invalid conf value: thp:sometimes",
+                    "Option has no effect here: metadata_thp:auto",
+                    "Option has no effect here: percpu_arena:percpu",
+                ],
             ),
             ("stats_print:true", &["Option has no effect here: stats_print:true"]),
             (&long, &[&format!("Conf string ends with key -- {}", "9".repeat(64))]),
@@ -458,7 +474,7 @@ mod tests {
     fn values_reach_their_fields() {
         let (options, lines, outcome) = read(
             "narenas:010,dirty_decay_ms:-1,muzzy_decay_ms:0x10,tcache:false,lg_tcache_max:12,junk:free,zero_realloc:alloc,\
-             prof:true,lg_prof_sample:99,lg_prof_interval:30,prof_bt_max:1000,prof_prefix:/tmp/a b,xmalloc:true,abort:true",
+             prof:true,lg_prof_sample:99,lg_prof_interval:30,prof_bt_max:1000,prof_prefix:/tmp/a b,xmalloc:true,abort:true,thp:a",
         );
         assert_eq!(lines, Vec::<String>::new());
         assert_eq!(outcome, Outcome::Continue);
@@ -469,6 +485,7 @@ mod tests {
         assert_eq!(options.prof_bt_max as usize, jeprobe_abi::abi::MAX_FRAMES);
         assert_eq!(&options.prof_prefix[..10], b"/tmp/a b\0\0");
         assert!(options.xmalloc && options.abort);
+        assert_eq!(options.thp, Thp::Always);
     }
 
     #[test]
@@ -513,7 +530,7 @@ mod tests {
             assert_eq!((outcome, lines.len()), (Outcome::Abort, 2), "{text}");
             assert_eq!(lines[1], abort);
         }
-        for text in ["abort_conf:true,experimental_x:1", "abort_conf:true,thp:always", "abort_conf:true", "zip:1"] {
+        for text in ["abort_conf:true,experimental_x:1", "abort_conf:true,dss:primary", "abort_conf:true", "zip:1"] {
             assert_eq!(read(text).2, Outcome::Continue, "{text}");
         }
     }
@@ -522,16 +539,16 @@ mod tests {
     fn confirm_conf_prints_sources_and_accepted_pairs() {
         let (_, lines, _) = read_all(&[
             Source { number: 1, what: "first", text: b"" },
-            Source { number: 4, what: "second", text: b"narenas:2,zip:3,thp:x,confirm_conf:true" },
+            Source { number: 4, what: "second", text: b"narenas:2,zip:3,dss:x,confirm_conf:true" },
         ]);
         assert_eq!(
             lines,
             [
                 "malloc_conf #1 (first): \"\"",
-                "malloc_conf #4 (second): \"narenas:2,zip:3,thp:x,confirm_conf:true\"",
+                "malloc_conf #4 (second): \"narenas:2,zip:3,dss:x,confirm_conf:true\"",
                 "-- Set conf value: narenas:2",
                 "Invalid conf pair: zip:3",
-                "Option has no effect here: thp:x",
+                "Option has no effect here: dss:x",
                 "-- Set conf value: confirm_conf:true",
             ]
         );

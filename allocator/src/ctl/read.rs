@@ -4,7 +4,7 @@
 use core::ffi::{CStr, c_void};
 
 use super::args::{Answer, Args};
-use crate::conf::{Junk, ZeroRealloc, options};
+use crate::conf::{Junk, Thp, ZeroRealloc, options};
 use crate::prim::{AtomicU64, Ordering};
 use crate::sizeclass::{self, SlabShape};
 use crate::{arenas, boot};
@@ -85,6 +85,15 @@ pub(super) fn junk(junk: Junk) -> &'static CStr {
         Junk::Alloc => c"alloc",
         Junk::Free => c"free",
         Junk::Both => c"true",
+    }
+}
+
+/// `thp` as a word of its option.
+pub(super) fn thp(what: Thp) -> &'static CStr {
+    match what {
+        Thp::Default => c"default",
+        Thp::Always => c"always",
+        Thp::Never => c"never",
     }
 }
 

@@ -6,7 +6,9 @@
 
 use super::args::{Answer, Args};
 use super::node::{Kind, Node};
-use super::read::{VERSION, arenas_bin, arenas_lextent, is_arena, is_bin, is_lextent, junk, prof_prefix, zero_realloc};
+use super::read::{
+    VERSION, arenas_bin, arenas_lextent, is_arena, is_bin, is_lextent, junk, prof_prefix, thp, zero_realloc,
+};
 use super::{read, write};
 use crate::conf::options;
 use crate::{arenas, epoch, prof, sizeclass, stats, sys};
@@ -70,6 +72,7 @@ static OPT: &[Node] = &[
     leaf("abort_conf", |_, args| args.fact(options().abort_conf)),
     leaf("confirm_conf", |_, args| args.fact(options().confirm_conf)),
     leaf("retain", |_, args| args.fact(options().retain)),
+    leaf("thp", |_, args| args.text(thp(options().thp))),
     leaf("narenas", |_, args| args.fact(arenas::automatic_count())),
     leaf("background_thread", |_, args| args.fact(options().background_thread)),
     leaf("dirty_decay_ms", |_, args| args.fact(options().dirty_decay_ms)),

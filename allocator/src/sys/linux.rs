@@ -135,6 +135,16 @@ pub unsafe fn purge_forced(ptr: *mut u8, bytes: usize) -> bool {
     unsafe { syscall(libc::SYS_madvise, [ptr.addr(), bytes, libc::MADV_DONTNEED as usize, 0, 0, 0]) == 0 }
 }
 
+/// Tells the kernel whether to back the range with huge pages as it is touched; true when it agreed.
+///
+/// # Safety
+/// S1: the range consists of whole pages obtained from [`reserve`].
+pub unsafe fn advise_huge(ptr: *mut u8, bytes: usize, wanted: bool) -> bool {
+    let advice = if wanted { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+    // SAFETY: S1: the advice changes no contents.
+    unsafe { syscall(libc::SYS_madvise, [ptr.addr(), bytes, advice as usize, 0, 0, 0]) == 0 }
+}
+
 /// Replaces a range by an inaccessible mapping (a guard); true on success.
 ///
 /// # Safety

@@ -29,9 +29,9 @@ pub(crate) mod stack;
 compile_error!("jeprobe-alloc runs on x86-64 Linux");
 
 pub use linux::{
-    cgroup_cpu_quota, clock_monotonic_ns, clock_recent_ns, close, copy_memory_of, cpus_allowed, exit_group_abort,
-    futex_wait, futex_wake, getpid, gettid, is_mapped, open_read, open_write, page_size, purge_forced, purge_lazy,
-    read, read_link, release, remap_inaccessible, reserve, sleep_ns, write, write_all,
+    advise_huge, cgroup_cpu_quota, clock_monotonic_ns, clock_recent_ns, close, copy_memory_of, cpus_allowed,
+    exit_group_abort, futex_wait, futex_wake, getpid, gettid, is_mapped, open_read, open_write, page_size,
+    purge_forced, purge_lazy, read, read_link, release, remap_inaccessible, reserve, sleep_ns, write, write_all,
 };
 
 /// An errno value, positive.
