@@ -140,7 +140,7 @@ impl Arena {
         let extent = self.alloc_pages(|pages| {
             let extent = pages.alloc(extent_bytes(usable), align, fit)?;
             pages.large.allocs += 1;
-            pages.large.live_bytes += usable;
+            pages.large.live_bytes += extent.bytes();
             Ok(extent)
         })?;
         extent.set_use(index_of(usable), false);
@@ -169,7 +169,7 @@ impl Arena {
         let at_once = {
             let mut pages = self.pages.lock();
             pages.large.frees += 1;
-            pages.large.live_bytes -= extent.usable();
+            pages.large.live_bytes -= extent.bytes();
             pages.dealloc(extent);
             pages.dirty_decay.ms() == 0
         };
@@ -197,7 +197,7 @@ impl Arena {
         if done {
             extent.set_use(index_of(usable), false);
             extent.set_usable(usable);
-            pages.large.live_bytes = pages.large.live_bytes - old + usable;
+            pages.large.live_bytes = pages.large.live_bytes - have + extent.bytes();
         }
         Self::map_large(extent);
         done

@@ -9,6 +9,7 @@
 //! | Unused | the arena's `Pages` lock | `Pages` pool |
 //! | Active | slab: the lock of its bin; large: the owner of the block | `Pages::dealloc` |
 //! | Dirty, Muzzy, Retained, Quick | the arena's `Pages` lock | `Pages` |
+//! | Cached | the owner of the cache | `LargeCache` |
 //! | Busy | the thread that took it out of a set to purge it | `Pages::settle` |
 //!
 //! The first cache line is all that finding, cutting and merging touch; the second is the bitmap of a slab:
@@ -48,11 +49,21 @@ pub(crate) enum State {
     Busy,
     /// Free, resident, old contents, kept whole for the next of its length.
     Quick,
+    /// A large block in a thread's cache.
+    Cached,
 }
 
 impl State {
-    const ALL: [State; 7] =
-        [State::Unused, State::Active, State::Dirty, State::Muzzy, State::Retained, State::Busy, State::Quick];
+    const ALL: [State; 8] = [
+        State::Unused,
+        State::Active,
+        State::Dirty,
+        State::Muzzy,
+        State::Retained,
+        State::Busy,
+        State::Quick,
+        State::Cached,
+    ];
 }
 
 /// Descriptor of a run of pages.

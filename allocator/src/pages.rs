@@ -75,7 +75,7 @@ pub struct PageStats {
 pub struct LargeStats {
     pub allocs: u64,
     pub frees: u64,
-    /// Usable bytes handed out now, cached ones included.
+    /// Bytes of their extents that are handed out now, cached ones included.
     pub live_bytes: usize,
 }
 
@@ -314,7 +314,7 @@ impl Pages {
             State::Dirty => Some(&mut self.dirty),
             State::Muzzy => Some(&mut self.muzzy),
             State::Retained => Some(&mut self.retained),
-            State::Unused | State::Active | State::Busy | State::Quick => None,
+            State::Unused | State::Active | State::Busy | State::Quick | State::Cached => None,
         }
     }
 

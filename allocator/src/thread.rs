@@ -38,6 +38,9 @@ use crate::tls;
 
 /// Allocated bytes between two collections of the cache: eight of 41 classes each, so a round is 5 MiB.
 const COLLECT_BYTES: u64 = 1 << 20;
+/// Blocks of the length that brought the step, likewise, if that is more: a thread that uses large blocks passes the
+/// bytes with every few of them.
+const COLLECT_BLOCKS: u64 = 32;
 /// Destructor rounds to sit out: pthread gives four.
 const LATE_ROUNDS: u32 = 2;
 
@@ -168,12 +171,13 @@ impl Slot {
     }
 
     /// True when a collection step is due, which then counts as done.
-    pub(crate) fn collect_due(&self) -> bool {
+    pub(crate) fn collect_due(&self, usable: usize) -> bool {
         let now = self.allocated.load(Ordering::Relaxed);
         if now < self.next_collect.load(Ordering::Relaxed) {
             return false;
         }
-        self.next_collect.store(now.wrapping_add(COLLECT_BYTES), Ordering::Relaxed);
+        let distance = COLLECT_BYTES.max(usable as u64 * COLLECT_BLOCKS);
+        self.next_collect.store(now.wrapping_add(distance), Ordering::Relaxed);
         true
     }
 

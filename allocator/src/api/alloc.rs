@@ -7,6 +7,7 @@ use core::ptr::NonNull;
 
 use crate::arena::Arena;
 use crate::arenas;
+use crate::bits::align_up;
 use crate::boot;
 use crate::conf::{self, Junk};
 use crate::emap;
@@ -60,7 +61,26 @@ pub fn malloc_cached(size: usize) -> Option<NonNull<u8>> {
 #[cold]
 #[inline(never)]
 pub fn malloc_slow(size: usize) -> *mut u8 {
-    allocate(size, 1, false, Place::default())
+    match large_cached(size) {
+        Some(block) => block,
+        None => allocate(size, 1, false, Place::default()),
+    }
+}
+
+/// A block above the stacks' sizes out of the thread's cache.
+#[inline]
+fn large_cached(size: usize) -> Option<*mut u8> {
+    if size <= CACHED_MAX {
+        return None;
+    }
+    let slot = thread::get()?;
+    let usable = align_up(size, sys::page_size())?;
+    // The lists of a closed cache are empty.
+    let block = slot.cache.large.take(usable)?.addr();
+    if slot.count_alloc(usable) {
+        event(slot, block, size, usable, false);
+    }
+    Some(block)
 }
 
 /// A zeroed block for `count` values of `size` bytes; null on overflow and without memory.
@@ -142,6 +162,13 @@ fn large(usable: usize, align: usize, cache: Option<&Cache>, arena: &Arena, fit:
     {
         return Some(Fresh { block, is_zero: false });
     }
+    if align <= sys::page_size()
+        && fit == Fit::Tight
+        && let Some(cache) = cache
+        && let Some(extent) = cache.large.take(usable)
+    {
+        return Some(Fresh { block: extent.addr(), is_zero: false });
+    }
     let extent = arena.alloc_large(usable, align.max(sys::page_size()), fit).ok()?;
     Some(Fresh { block: extent.addr(), is_zero: extent.is_zeroed() })
 }
@@ -187,7 +214,7 @@ pub(super) unsafe fn zero(block: *mut u8, bytes: usize) {
 /// its slab is off the fast path of `free`.
 #[cold]
 pub(super) fn event(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, sampled: bool) {
-    if slot.collect_due()
+    if slot.collect_due(usable)
         && let Some(arena) = slot.arena()
     {
         for _ in 0..COLLECT_STEPS {

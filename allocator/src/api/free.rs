@@ -50,11 +50,28 @@ pub unsafe fn free(ptr: *mut u8) {
 #[cold]
 #[inline(never)]
 fn free_slow(ptr: *mut u8) {
-    if ptr.is_null() {
+    if ptr.is_null() || keep_large(ptr) {
         return;
     }
     // SAFETY: S1 by the caller, `free`.
     unsafe { free_placed(ptr, Place::default()) };
+}
+
+/// Keeps a large block of the thread's own arena in the thread's cache; false when it is none, or the cache has enough.
+#[inline]
+fn keep_large(ptr: *mut u8) -> bool {
+    let Some(slot) = thread::get() else { return false };
+    let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return false };
+    if extent.is_slab() || extent.is_sampled() || !slot.cache.is_open() {
+        return false;
+    }
+    let Some(usable) = usable_of(block, extent) else { return false };
+    let own = slot.arena().is_some_and(|arena| arena.ind() == extent.arena());
+    if !own || !slot.cache.large.put(extent) {
+        return false;
+    }
+    slot.count_free(usable);
+    true
 }
 
 /// Frees a block through the given cache.
@@ -97,6 +114,14 @@ pub(super) fn give_back(block: BlockPtr, extent: &'static Extent, cache: Option<
         && !extent.is_sampled()
         && (extent.is_slab() || (class < NCACHED && extent.usable() == sizeclass::size_of_index(class)))
         && cache.free(class, block, arena)
+    {
+        return;
+    }
+    if let Some(cache) = cache
+        && !extent.is_slab()
+        && !extent.is_sampled()
+        && extent.arena() == arena.ind()
+        && cache.large.put(extent)
     {
         return;
     }

@@ -31,6 +31,7 @@ use crate::prim::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crate::ptr::BlockPtr;
 use crate::sizeclass::{NBINS, NCACHED, size_of_index, slab_shape};
 use crate::slab;
+use crate::tcache::large::LargeCache;
 
 /// Slots of a small class: twice the regions of a slab, within these bounds.
 const SLOTS_SMALL_MIN: usize = 20;
@@ -88,6 +89,7 @@ const fn build_first() -> [u16; NCACHED + 1] {
 pub(crate) struct Cache {
     pub(crate) stacks: [Stack; NCACHED],
     tuning: [Tuning; NCACHED],
+    pub(crate) large: LargeCache,
     open: AtomicBool,
     /// Next class to collect.
     cursor: AtomicU32,
@@ -139,6 +141,7 @@ impl Cache {
         Cache {
             stacks: [const { Stack::closed() }; NCACHED],
             tuning: [const { Tuning::new() }; NCACHED],
+            large: LargeCache::new(),
             open: AtomicBool::new(false),
             cursor: AtomicU32::new(0),
         }
@@ -182,6 +185,7 @@ impl Cache {
     /// Closes the stacks and forgets their blocks: in the child of a fork, for threads that exist no more.
     pub(crate) fn abandon(&self) {
         self.open.store(false, Ordering::Relaxed);
+        self.large.abandon();
         self.stacks.iter().for_each(Stack::close);
     }
 
@@ -191,6 +195,7 @@ impl Cache {
             for class in 0..NCACHED {
                 self.flush(class, 0, arena);
             }
+            self.large.flush_all();
         }
     }
 
@@ -274,6 +279,7 @@ impl Cache {
 
     /// Visits one class: gives back what went unused since the last visit.
     pub(crate) fn collect_step(&self, arena: &Arena) {
+        self.large.collect_step();
         let class = self.cursor.load(Ordering::Relaxed) as usize % NCACHED;
         self.cursor.store(class as u32 + 1, Ordering::Relaxed);
         let (Some(stack), Some(tuning)) = (self.stacks.get(class), self.tuning.get(class)) else { return };

@@ -2,5 +2,6 @@
 
 pub(crate) mod cache;
 pub(crate) mod explicit;
+pub(crate) mod large;
 
 pub use explicit::{create, destroy, flush};
