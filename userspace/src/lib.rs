@@ -7,6 +7,7 @@ pub mod estimate;
 pub mod fsuser;
 pub mod image;
 pub mod input;
+pub mod jeprof;
 pub mod member;
 pub mod model;
 pub mod outfile;

@@ -1,0 +1,9 @@
+//! The command `jeprof`.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(jeprobe::jeprof::run(env::args_os().skip(1).collect()))
+}

@@ -1,0 +1,303 @@
+//! From addresses to rows: functions, lines, files or addresses, and the sums of each.
+//!
+//! ```text
+//! stack of addresses ─► keys of each address (inlined functions: several) ─► flat: first key, cumulative: every key once
+//! ```
+//!
+//! Keys of an address are computed once; the name of a callback runner is made from the address before it, and so per
+//! pair of addresses. Addresses above 7fffffffffffffff have no keys.
+#![forbid(unsafe_code)]
+
+use std::rc::Rc;
+
+use regex::Regex;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::filter::Named;
+use super::options::{Options, truth};
+use super::stacks::{PcId, Stacks};
+use super::symbols::Symbols;
+
+/// Index of a row.
+pub type KeyId = usize;
+
+/// Numbers that stand for callers of callback runners; the same over a whole run.
+#[derive(Debug, Default)]
+pub struct CallerIds {
+    known: FxHashMap<u64, usize>,
+}
+
+impl CallerIds {
+    fn of(&mut self, address: u64) -> usize {
+        let next = self.known.len() + 1;
+        *self.known.entry(address).or_insert(next)
+    }
+}
+
+/// A profile as rows.
+#[derive(Debug, Default)]
+pub struct Rows {
+    pub keys: Vec<String>,
+    /// Stacks of keys, youngest first, one behind the other; recursion not removed.
+    frames: Vec<KeyId>,
+    spans: Vec<(usize, f64)>,
+}
+
+impl Rows {
+    pub fn new(stacks: &Stacks, named: Named<'_>, options: &Options, callers: &mut CallerIds) -> Rows {
+        let mut builder = Builder::new(named, options, callers);
+        let mut rows = Rows::default();
+        for (stack, value) in stacks.iter() {
+            for (at, &id) in stack.iter().enumerate() {
+                let before = at.checked_sub(1).map(|at| stack[at]);
+                builder.add(id, before, &mut rows.frames);
+            }
+            rows.spans.push((rows.frames.len(), value));
+        }
+        rows.keys = builder.keys;
+        rows
+    }
+
+    pub fn stacks(&self) -> impl Iterator<Item = (&[KeyId], f64)> + Clone {
+        (0..self.spans.len()).map(|at| {
+            let start = if at == 0 { 0 } else { self.spans[at - 1].0 };
+            (&self.frames[start..self.spans[at].0], self.spans[at].1)
+        })
+    }
+
+    pub fn sums(&self) -> Sums {
+        let mut sums = Sums { flat: vec![None; self.keys.len()], cumulative: vec![None; self.keys.len()], total: 0.0 };
+        let mut last_seen = vec![usize::MAX; self.keys.len()];
+        for (at, (stack, value)) in self.stacks().enumerate() {
+            // An empty text is no row.
+            let mut keys = stack.iter().copied().filter(|&key| !self.keys[key].is_empty());
+            if let Some(first) = keys.next() {
+                *sums.flat[first].get_or_insert(0.0) += value;
+                sums.total += value;
+                for key in std::iter::once(first).chain(keys) {
+                    if last_seen[key] != at {
+                        last_seen[key] = at;
+                        *sums.cumulative[key].get_or_insert(0.0) += value;
+                    }
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// Sums per key; `None` where a key does not occur.
+#[derive(Debug, Default)]
+pub struct Sums {
+    pub flat: Vec<Option<f64>>,
+    pub cumulative: Vec<Option<f64>>,
+    /// Of all flat values.
+    pub total: f64,
+}
+
+struct Builder<'a> {
+    named: Named<'a>,
+    options: &'a Options,
+    callers: &'a mut CallerIds,
+    overloads: Overloads,
+    runner: Regex,
+    keys: Vec<String>,
+    ids: FxHashMap<String, KeyId>,
+    /// Keys of each address, once known; addresses with a callback runner are asked anew.
+    known: Vec<Option<Rc<[KeyId]>>>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(named: Named<'a>, options: &'a Options, callers: &'a mut CallerIds) -> Builder<'a> {
+        Builder {
+            named,
+            options,
+            callers,
+            overloads: Overloads::new(named.symbols),
+            runner: Regex::new("Callback.*::Run$").expect("a fixed pattern"),
+            keys: Vec::new(),
+            ids: FxHashMap::default(),
+            known: vec![None; named.pcs.len()],
+        }
+    }
+
+    fn add(&mut self, id: PcId, before: Option<PcId>, frames: &mut Vec<KeyId>) {
+        if let Some(known) = &self.known[id as usize] {
+            frames.extend_from_slice(known);
+            return;
+        }
+        let address = self.named.pcs.address(id);
+        let (texts, depends) = self.texts(address, before);
+        let start = frames.len();
+        for text in texts {
+            let key = self.key(text);
+            frames.push(key);
+        }
+        if !depends {
+            self.known[id as usize] = Some(frames[start..].into());
+        }
+    }
+
+    fn key(&mut self, text: String) -> KeyId {
+        if let Some(&key) = self.ids.get(&text) {
+            return key;
+        }
+        let key = self.keys.len();
+        self.keys.push(text.clone());
+        self.ids.insert(text, key);
+        key
+    }
+
+    /// Keys of an address, innermost function first; and whether they depend on the address before it.
+    fn texts(&mut self, address: u64, before: Option<PcId>) -> (Vec<String>, bool) {
+        if address > 0x7fff_ffff_ffff_ffff {
+            return (Vec::new(), false);
+        }
+        let bare = self.named.width.text(address);
+        if truth(&self.options.disasm) || truth(&self.options.list) {
+            return (vec![bare], false);
+        }
+        let Some(names) = self.named.symbols.get(address) else {
+            return (vec![self.text(&bare, &bare, "")], false);
+        };
+        let mut depends = false;
+        let mut texts = Vec::with_capacity(names.len());
+        for (at, name) in names.iter().enumerate().rev() {
+            let mut function = self.overloads.name(&name.full, &name.short);
+            if at > 0 {
+                function.push_str(" (inline)");
+            }
+            if self.runner.is_match(&function) {
+                depends = true;
+                let caller = before.map_or(0, |id| self.named.pcs.address(id));
+                function = format!("Run#{}", self.callers.of(caller));
+            }
+            texts.push(self.text(&bare, &function, &name.line));
+        }
+        (texts, depends)
+    }
+
+    fn text(&self, bare: &str, function: &str, line: &str) -> String {
+        let options = self.options;
+        if options.addresses {
+            format!("{bare} {function} {line}")
+        } else if options.lines {
+            if function == "??" && line == "??:0" { bare.to_owned() } else { format!("{function} {line}") }
+        } else if options.functions {
+            if function == "??" { bare } else { function }.to_owned()
+        } else if options.files {
+            if line == "??:0" || line.is_empty() { bare } else { without_line(line) }.to_owned()
+        } else {
+            bare.to_owned()
+        }
+    }
+}
+
+/// A `file:line` without the line; what does not end in digits stays whole.
+fn without_line(text: &str) -> &str {
+    match text.rsplit_once(':') {
+        Some((file, line)) if !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit()) => file,
+        _ => text,
+    }
+}
+
+/// Short names that several functions share, told apart by address.
+struct Overloads {
+    shared: FxHashSet<Rc<str>>,
+}
+
+impl Overloads {
+    /// Only outermost functions are compared.
+    fn new(symbols: &Symbols) -> Overloads {
+        let mut first: FxHashMap<Rc<str>, Rc<str>> = FxHashMap::default();
+        let mut shared = FxHashSet::default();
+        for name in symbols.all().filter_map(<[_]>::first) {
+            if tag(&name.full).is_none() {
+                continue;
+            }
+            let known = first.entry(name.short.clone()).or_insert_with(|| name.full.clone());
+            if *known != name.full {
+                shared.insert(name.short.clone());
+            }
+        }
+        Overloads { shared }
+    }
+
+    fn name(&self, full: &str, short: &Rc<str>) -> String {
+        match tag(full) {
+            Some(address) if self.shared.contains(short) => {
+                format!("{short}@{}", address.trim_start_matches('0'))
+            }
+            _ => short.to_string(),
+        }
+    }
+}
+
+/// The address in `name<address>`.
+fn tag(full: &str) -> Option<&str> {
+    let (_, tag) = full.strip_suffix('>')?.rsplit_once('<')?;
+    (!tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::float_cmp, reason = "whole numbers")]
+
+    use super::super::address::Width;
+    use super::super::stacks::Pcs;
+    use super::*;
+
+    fn rows(options: &Options) -> Vec<(String, f64, f64)> {
+        let mut pcs = Pcs::default();
+        let mut given = FxHashMap::default();
+        for (address, name) in [(1, "leaf<01>--inner"), (2, "f<02>"), (3, "f<0a03>"), (4, "Callback1::Run")] {
+            pcs.id(address);
+            given.insert(address, name.to_owned());
+        }
+        let symbols = Symbols::from_names(&[1, 2, 3, 4], &given, Width::W16);
+        let named = Named { pcs: &pcs, symbols: &symbols, width: Width::W16 };
+        let mut stacks = Stacks::default();
+        stacks.add(&[0, 1, 2, 1], 1.0);
+        stacks.add(&[0, 3], 2.0);
+        stacks.add(&[1, 3], 4.0);
+        stacks.add(&[], 8.0);
+        let table = Rows::new(&stacks, named, options, &mut CallerIds::default());
+        let sums = table.sums();
+        assert_eq!(sums.total, 7.0);
+        let mut list: Vec<_> = table
+            .keys
+            .iter()
+            .enumerate()
+            .map(|(at, key)| (key.clone(), sums.flat[at].unwrap_or(0.0), sums.cumulative[at].unwrap_or(0.0)))
+            .collect();
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        list
+    }
+
+    #[test]
+    fn functions_inlined_calls_overloads_and_runners() {
+        let options = Options { functions: true, ..Options::default() };
+        let expected = [
+            ("Run#1", 0.0, 2.0),
+            ("Run#2", 0.0, 4.0),
+            ("f@2", 4.0, 5.0),
+            ("f@a03", 0.0, 1.0),
+            ("inner (inline)", 3.0, 3.0),
+            ("leaf", 0.0, 3.0),
+        ];
+        assert_eq!(rows(&options), expected.map(|(name, flat, cumulative)| (name.to_owned(), flat, cumulative)));
+    }
+
+    #[test]
+    fn lists_need_bare_addresses() {
+        let options = Options { list: "x".into(), addresses: true, ..Options::default() };
+        assert_eq!(rows(&options)[0], ("0000000000000001".to_owned(), 3.0, 3.0));
+    }
+
+    #[test]
+    fn line_numbers_are_cut_from_files_only_when_plain() {
+        assert_eq!(without_line("a.c:12"), "a.c");
+        assert_eq!(without_line("a.c:12 (discriminator 3)"), "a.c:12 (discriminator 3)");
+        assert_eq!(without_line("??:?"), "??:?");
+    }
+}

@@ -1,0 +1,151 @@
+//! Stacks and their values, every address and every stack once.
+//!
+//! ```text
+//! Pcs      id u32 -> address            one table for a whole run
+//! Stacks   frames: [id id id|id id|...]  youngest first, stacks one behind the other
+//!          spans:  [0..3, 3..5, ...]     values: [f64, ...]   one unit per table
+//! ```
+//!
+//! Adding an equal stack adds its value. Memory: 4 bytes per frame of a distinct stack and about 32 per stack.
+#![forbid(unsafe_code)]
+
+use std::hash::BuildHasher as _;
+
+use hashbrown::HashTable;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+/// Handle of an address.
+pub type PcId = u32;
+
+/// All addresses of a run.
+#[derive(Debug, Default)]
+pub struct Pcs {
+    ids: FxHashMap<u64, PcId>,
+    addresses: Vec<u64>,
+}
+
+impl Pcs {
+    pub fn id(&mut self, address: u64) -> PcId {
+        *self.ids.entry(address).or_insert_with(|| {
+            self.addresses.push(address);
+            (self.addresses.len() - 1) as PcId
+        })
+    }
+
+    pub fn address(&self, id: PcId) -> u64 {
+        self.addresses[id as usize]
+    }
+
+    pub fn len(&self) -> usize {
+        self.addresses.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty()
+    }
+
+    /// All addresses, ascending.
+    pub fn sorted(&self) -> Vec<u64> {
+        let mut all = self.addresses.clone();
+        all.sort_unstable();
+        all
+    }
+}
+
+/// Distinct stacks with a value each.
+#[derive(Clone, Debug, Default)]
+pub struct Stacks {
+    frames: Vec<PcId>,
+    ends: Vec<usize>,
+    values: Vec<f64>,
+    table: HashTable<u32>,
+}
+
+impl Stacks {
+    /// Adds `value` to `stack`, youngest frame first. An empty stack is a stack.
+    pub fn add(&mut self, stack: &[PcId], value: f64) {
+        let hash = FxBuildHasher.hash_one(stack);
+        let Stacks { frames, ends, values, table } = self;
+        let of = |at: u32| frame_range(ends, at as usize);
+        if let Some(&at) = table.find(hash, |&at| &frames[of(at)] == stack) {
+            values[at as usize] += value;
+            return;
+        }
+        let at = values.len() as u32;
+        table.insert_unique(hash, at, |&at| FxBuildHasher.hash_one(&frames[frame_range(ends, at as usize)]));
+        frames.extend_from_slice(stack);
+        ends.push(frames.len());
+        values.push(value);
+    }
+
+    pub fn get(&self, stack: &[PcId]) -> Option<f64> {
+        let hash = FxBuildHasher.hash_one(stack);
+        let at = self.table.find(hash, |&at| &self.frames[frame_range(&self.ends, at as usize)] == stack)?;
+        Some(self.values[*at as usize])
+    }
+
+    /// In the order of their first appearance.
+    pub fn iter(&self) -> impl Iterator<Item = (&[PcId], f64)> {
+        (0..self.values.len()).map(|at| (&self.frames[frame_range(&self.ends, at)], self.values[at]))
+    }
+
+    pub fn total(&self) -> f64 {
+        self.values.iter().sum()
+    }
+
+    /// All stacks of `other` added.
+    pub fn merge(&mut self, other: &Stacks) {
+        for (stack, value) in other.iter() {
+            self.add(stack, value);
+        }
+    }
+
+    /// `self - base`. `drop_negative`: what would be negative is 0, and stacks of the base alone are left out.
+    #[must_use]
+    pub fn subtract(&self, base: &Stacks, drop_negative: bool) -> Stacks {
+        let mut result = Stacks::default();
+        for (stack, value) in self.iter() {
+            let left = value - base.get(stack).unwrap_or(0.0);
+            result.add(stack, if drop_negative && left < 0.0 { 0.0 } else { left });
+        }
+        if !drop_negative {
+            for (stack, value) in base.iter().filter(|(stack, _)| self.get(stack).is_none()) {
+                result.add(stack, 0.0 - value);
+            }
+        }
+        result
+    }
+}
+
+fn frame_range(ends: &[usize], at: usize) -> std::ops::Range<usize> {
+    let start = if at == 0 { 0 } else { ends[at - 1] };
+    start..ends[at]
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::float_cmp, reason = "whole numbers")]
+
+    use super::*;
+
+    #[test]
+    fn equal_stacks_are_one() {
+        let mut stacks = Stacks::default();
+        stacks.add(&[1, 2], 1.5);
+        stacks.add(&[], 1.0);
+        stacks.add(&[1, 2], 2.0);
+        stacks.add(&[2], 4.0);
+        assert_eq!(stacks.iter().collect::<Vec<_>>(), [(&[1, 2][..], 3.5), (&[][..], 1.0), (&[2][..], 4.0)]);
+        assert_eq!(stacks.total(), 8.5);
+    }
+
+    #[test]
+    fn difference_with_and_without_negatives() {
+        let (mut new, mut old) = (Stacks::default(), Stacks::default());
+        new.add(&[1], 3.0);
+        old.add(&[1], 5.0);
+        old.add(&[2], 7.0);
+        assert_eq!(new.subtract(&old, false).iter().map(|(_, value)| value).collect::<Vec<_>>(), [-2.0, -7.0]);
+        assert_eq!(new.subtract(&old, true).iter().map(|(_, value)| value).collect::<Vec<_>>(), [0.0]);
+    }
+}
