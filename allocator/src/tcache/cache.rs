@@ -29,7 +29,7 @@ use crate::ds::stack::Stack;
 use crate::extent::Extent;
 use crate::prim::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crate::ptr::BlockPtr;
-use crate::sizeclass::{NBINS, NCACHED, size_of_index, slab_shape};
+use crate::sizeclass::{CACHED_MAX, NBINS, NCACHED, size_of_index, slab_shape};
 use crate::slab;
 use crate::tcache::large::LargeCache;
 
@@ -167,6 +167,7 @@ impl Cache {
                 stack.close();
             }
         }
+        self.large.open(max_bytes >= CACHED_MAX);
         self.open.store(true, Ordering::Relaxed);
         true
     }

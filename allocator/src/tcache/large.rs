@@ -6,7 +6,7 @@
 //!
 //! The stacks end at `tcache_max`; without this, each block between it and the sizes that are used for long would cost
 //! two locks. Blocks are kept as whole extents of their page class, so any request of the class takes one, whatever its
-//! usable bytes. Each class keeps at most [`CLASS_BYTES`]. Collection: one class a step, as for the stacks; what lay
+//! usable bytes. Each class keeps at most [`CLASS_BYTES`]; with a `tcache_max` below the default there are none. Collection: one class a step, as for the stacks; what lay
 //! unused since the last visit goes back to its arena.
 //!
 //! Fields: all `owner`; atomics with Relaxed order because the struct is shared by reference. I-LARGECACHE-1: an extent
@@ -17,7 +17,7 @@ use crate::arenas;
 use crate::ds::link::Link;
 use crate::ds::list::ListNode;
 use crate::extent::{Extent, State};
-use crate::prim::{AtomicU8, Ordering};
+use crate::prim::{AtomicBool, AtomicU8, Ordering};
 use crate::sizeclass::{CACHED_MAX, index_of, page_class_bytes, page_index_ceil};
 
 /// Page class of the first length above the stacks.
@@ -36,6 +36,7 @@ pub(crate) struct LargeCache {
     floors: [AtomicU8; CLASSES],
     /// Next class to collect.
     cursor: AtomicU8,
+    open: AtomicBool,
 }
 
 impl LargeCache {
@@ -45,7 +46,13 @@ impl LargeCache {
             counts: [const { AtomicU8::new(0) }; CLASSES],
             floors: [const { AtomicU8::new(0) }; CLASSES],
             cursor: AtomicU8::new(0),
+            open: AtomicBool::new(false),
         }
+    }
+
+    /// Lets the cache keep blocks, or not: a smaller `tcache_max` than the default asks for less.
+    pub(crate) fn open(&self, wanted: bool) {
+        self.open.store(wanted, Ordering::Relaxed);
     }
 
     /// A block of `usable` bytes (page multiple) at a page; not zero.
@@ -65,7 +72,10 @@ impl LargeCache {
         let class = page_index_ceil(bytes).wrapping_sub(FIRST);
         let (Some(head), Some(count)) = (self.heads.get(class), self.counts.get(class)) else { return false };
         let have = count.load(Ordering::Relaxed);
-        if usize::from(have) >= CLASS_BYTES / bytes || page_class_bytes(class + FIRST) != bytes {
+        if !self.open.load(Ordering::Relaxed)
+            || usize::from(have) >= CLASS_BYTES / bytes
+            || page_class_bytes(class + FIRST) != bytes
+        {
             return false;
         }
         extent.set_state(State::Cached);
@@ -95,6 +105,7 @@ impl LargeCache {
 
     /// Forgets the blocks.
     pub(crate) fn abandon(&self) {
+        self.open(false);
         for (head, count) in self.heads.iter().zip(&self.counts) {
             head.set(None);
             count.store(0, Ordering::Relaxed);
@@ -136,6 +147,7 @@ mod tests {
     fn blocks_of_a_class_come_back_and_idle_ones_go() {
         let arena = arenas::create().expect("arena");
         let cache = LargeCache::new();
+        cache.open(true);
         let block = |usable| arena.alloc_large(usable, GRANULE, Fit::Tight).expect("pages");
         let (a, b) = (block(17 * GRANULE), block(20 * GRANULE));
         assert!(cache.put(a) && cache.put(b));
