@@ -37,7 +37,7 @@ use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
 
 /// Bytes of spare slabs that a bin keeps at most.
-const SPARE_MAX_BYTES: usize = 1 << 20;
+const SPARE_MAX_BYTES: usize = 2 << 20;
 
 /// Bytes that may wait on a remote list for the owner: a few of the batches that an owner takes. Beyond it the giver
 /// brings them in, so that an owner that sleeps does not hold the memory.

@@ -1,13 +1,15 @@
 //! What a thread owns: counters, event threshold, arena, cache.
 //!
 //! ```text
-//!   Slot ┌  0 allocated     bytes handed out to this thread (usable), ever
+//!   Slot ┌  0 allocated     bytes handed out to this thread (usable), ever      ┐ with the stack of class 0
 //!        ├  8 threshold     the slow path runs when `allocated` reaches this: the only event check of malloc
-//!        ├ 16 deallocated   bytes this thread freed, ever
-//!        ├ 24 arena
-//!        ├ 32 cache         stacks first: the page map's word holds offsets from the start of the slot
+//!        ├ 16 deallocated   bytes this thread freed, ever                       │ the first cache line
+//!        ├ 24 arena                                                             ┘
+//!        ├ 32 cache         stacks first, two to a cache line: the page map's word holds offsets from the slot's start
 //!        └ …  the rest      only the slow paths
 //! ```
+//!
+//! A small allocation or free touches the first line, half a line for its class, and one of the stack's array.
 //!
 //! | field | synchronization |
 //! |---|---|
@@ -20,6 +22,7 @@
 //! thread key, which re-arms itself twice so that other destructors come first; what is allocated or freed after that
 //! goes through the closed slot. Slots live for ever and are used again.
 
+use core::arch::global_asm;
 use core::cell::Cell;
 use core::ffi::c_void;
 
@@ -44,8 +47,8 @@ const COLLECT_BLOCKS: u64 = 32;
 /// Destructor rounds to sit out: pthread gives four.
 const LATE_ROUNDS: u32 = 2;
 
-/// A thread's own part of the allocator.
-#[repr(C)]
+/// A thread's own part of the allocator, on cache lines of its own.
+#[repr(C, align(64))]
 pub struct Slot {
     allocated: AtomicU64,
     threshold: ThresholdCell,
@@ -75,6 +78,9 @@ unsafe impl Sync for ProfCell {}
 const _: () = {
     assert!(core::mem::offset_of!(Slot, cache) == arena::FIRST_STACK_BYTES);
     assert!(core::mem::offset_of!(Cache, stacks) == 0);
+    // The counters and the first stack fill a cache line, and no stack crosses one.
+    assert!(core::mem::offset_of!(Slot, deallocated) < 32 && align_of::<Slot>() == 64);
+    assert!(64 % arena::STACK_BYTES == 0 && arena::FIRST_STACK_BYTES.is_multiple_of(arena::STACK_BYTES));
     assert!(size_of::<crate::ds::stack::Stack>() == arena::STACK_BYTES);
     assert!(arena::fast_offset(crate::sizeclass::NCACHED) <= u16::MAX as usize);
 };
@@ -93,6 +99,22 @@ static REGISTRY: Mutex<Registry> = Mutex::new(
 
 /// Thread key plus one; 0 = none.
 static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Stands for every thread that never called.
+static UNSET: Slot = Slot::new();
+
+global_asm!(
+    ".pushsection .tdata,\"awT\",@progbits",
+    ".p2align 3",
+    ".hidden jeprobe_tls_slot",
+    ".globl jeprobe_tls_slot",
+    ".type jeprobe_tls_slot, @object",
+    ".size jeprobe_tls_slot, 8",
+    "jeprobe_tls_slot:",
+    ".quad {unset}",
+    ".popsection",
+    unset = sym UNSET,
+);
 
 /// Stands for every thread that is starting or exiting. Its stacks are closed and its counters unused.
 static CLOSED: Slot = Slot::new();
@@ -252,11 +274,18 @@ impl ListNode for Slot {
     }
 }
 
-/// The slot of a thread that has one; the closed slot while it starts or exits; `None` before.
+/// The slot of a thread that has one; the closed slot while it starts or exits; the unset one before. Both have closed
+/// stacks and a threshold that is always reached.
 #[inline(always)]
+pub(crate) fn slot() -> &'static Slot {
+    // SAFETY: the word starts as a `&'static Slot`, and only this module stores into it: such references.
+    unsafe { &*tls::slot::<Slot>() }
+}
+
+/// As [`slot`]; `None` before the thread was started.
+#[inline]
 pub(crate) fn get() -> Option<&'static Slot> {
-    // SAFETY: only this module stores into the word: null or a `&'static Slot`.
-    unsafe { tls::slot::<Slot>().as_ref() }
+    Some(slot()).filter(|slot| !same(*slot, &UNSET))
 }
 
 fn set(slot: &'static Slot) {
@@ -271,7 +300,7 @@ pub(crate) fn begin() -> &'static Slot {
 
 /// Starting → Unset: the next call tries again.
 pub(crate) fn give_up() {
-    tls::set_slot::<Slot>(core::ptr::null_mut());
+    set(&UNSET);
 }
 
 /// Starting → Ready; `None` without memory.

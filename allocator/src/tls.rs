@@ -2,7 +2,7 @@
 //!
 //! | word | bytes | holds | written by |
 //! |---|---|---|---|
-//! | slot | 8 | pointer to the thread's [`crate::thread::Slot`]; null = Unset | the owning thread |
+//! | slot | 8 | pointer to the thread's [`crate::thread::Slot`]; defined there, with its initial value | the owning thread |
 //! | held | 8, debug builds only | bit set of the lock ranks held | `sync::rank` |
 //!
 //! Initial-exec costs 8 bytes of the static TLS reserve, so a late `dlopen` of the library finds room, and reaches the
@@ -12,30 +12,19 @@
 //!
 //! | state | word | small allocation and free |
 //! |---|---|---|
-//! | Unset | null | slow path starts the thread |
+//! | Unset | the unset slot | slow path starts the thread |
 //! | Starting | the closed slot | slow path: arena 0 under its locks |
 //! | Ready | the thread's slot | cache |
 //! | Exiting | the closed slot | slow path: arena 0 under its locks |
 //!
-//! The closed slot is one shared, immutable slot whose stacks are empty and full at once, so that the fast path needs
-//! no state check beyond null.
+//! The unset and the closed slot are shared, immutable slots whose stacks are empty and full at once, so that the fast
+//! path needs no state check. The word is never null: its initial value is part of the TLS image, which the dynamic linker
+//! relocates before it copies it.
 
-use core::arch::{asm, global_asm};
-
-global_asm!(
-    ".pushsection .tbss,\"awT\",@nobits",
-    ".p2align 3",
-    ".hidden jeprobe_tls_slot",
-    ".globl jeprobe_tls_slot",
-    ".type jeprobe_tls_slot, @object",
-    ".size jeprobe_tls_slot, 8",
-    "jeprobe_tls_slot:",
-    ".zero 8",
-    ".popsection",
-);
+use core::arch::asm;
 
 #[cfg(debug_assertions)]
-global_asm!(
+core::arch::global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
     ".p2align 3",
     ".hidden jeprobe_tls_held",
@@ -119,10 +108,11 @@ mod tests {
         let before = slot::<u64>();
         let (first, second) = std::thread::spawn(|| {
             let mut theirs = 6u64;
-            let first = slot::<u64>().is_null();
+            let unset = slot::<u64>();
+            let first = !slot::<u64>().is_null() && slot::<u64>() != &raw mut theirs;
             set_slot(&raw mut theirs);
             let second = slot::<u64>() == &raw mut theirs;
-            set_slot::<u64>(core::ptr::null_mut());
+            set_slot::<u64>(unset);
             (first, second)
         })
         .join()

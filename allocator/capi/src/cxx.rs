@@ -318,23 +318,35 @@ operators! {
     }
     /// `new(size, align)`.
     "_ZnwmSt11align_val_t" = new_aligned(size: usize, align: usize) -> *mut c_void {
-        // SAFETY: as in `new`.
-        unsafe { jeprobe_new_throwing(size, align) }
+        match api::memalign_cached(size, align) {
+            Some(block) => block.as_ptr().cast(),
+            // SAFETY: as in `new`.
+            None => unsafe { jeprobe_new_throwing(size, align) },
+        }
     }
     /// `new[](size, align)`.
     "_ZnamSt11align_val_t" = new_array_aligned(size: usize, align: usize) -> *mut c_void {
-        // SAFETY: as in `new`.
-        unsafe { jeprobe_new_throwing(size, align) }
+        match api::memalign_cached(size, align) {
+            Some(block) => block.as_ptr().cast(),
+            // SAFETY: as in `new`.
+            None => unsafe { jeprobe_new_throwing(size, align) },
+        }
     }
     /// `new(size, align, nothrow)`.
     "_ZnwmSt11align_val_tRKSt9nothrow_t" = new_aligned_quiet(size: usize, align: usize, _quiet: Nothrow) -> *mut c_void {
-        // SAFETY: no requirements.
-        unsafe { jeprobe_new_quiet(size, align) }
+        match api::memalign_cached(size, align) {
+            Some(block) => block.as_ptr().cast(),
+            // SAFETY: no requirements.
+            None => unsafe { jeprobe_new_quiet(size, align) },
+        }
     }
     /// `new[](size, align, nothrow)`.
     "_ZnamSt11align_val_tRKSt9nothrow_t" = new_array_aligned_quiet(size: usize, align: usize, _quiet: Nothrow) -> *mut c_void {
-        // SAFETY: no requirements.
-        unsafe { jeprobe_new_quiet(size, align) }
+        match api::memalign_cached(size, align) {
+            Some(block) => block.as_ptr().cast(),
+            // SAFETY: no requirements.
+            None => unsafe { jeprobe_new_quiet(size, align) },
+        }
     }
 }
 

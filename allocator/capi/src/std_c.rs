@@ -11,7 +11,7 @@
 
 use core::ffi::{CStr, c_int, c_void};
 
-use jeprobe_alloc::api::{self, Place, foreign};
+use jeprobe_alloc::api::{self, foreign};
 use jeprobe_alloc::conf::{self, ZeroRealloc};
 use jeprobe_alloc::diag::Line;
 use jeprobe_alloc::{stats, sys};
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
         bad_alignment();
         return libc::EINVAL;
     }
-    let block = api::allocate(size, align, false, Place::default());
+    let block = api::memalign(size, align);
     if block.is_null() {
         out_of_aligned_memory();
         return libc::ENOMEM;
@@ -162,7 +162,7 @@ pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
         set_errno(libc::EINVAL);
         return core::ptr::null_mut();
     }
-    let block = api::allocate(size, align, false, Place::default());
+    let block = api::memalign(size, align);
     if block.is_null() {
         out_of_aligned_memory();
         set_errno(libc::ENOMEM);
@@ -177,7 +177,7 @@ pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
         bad_alignment();
         return core::ptr::null_mut();
     }
-    let block = api::allocate(size, align, false, Place::default());
+    let block = api::memalign(size, align);
     if block.is_null() {
         out_of_aligned_memory();
     }

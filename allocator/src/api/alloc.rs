@@ -10,11 +10,12 @@ use crate::arenas;
 use crate::bits::align_up;
 use crate::boot;
 use crate::conf::{self, Junk};
+use crate::ds::stack::Stack;
 use crate::emap;
 use crate::pages::Fit;
 use crate::prim::Ordering;
 use crate::prof;
-use crate::sizeclass::{self, CACHED_MAX, LOOKUP, LOOKUP_MAX, SMALL_MAX};
+use crate::sizeclass::{self, CACHED_MAX, GRANULE, LOOKUP, LOOKUP_MAX, SMALL_MAX};
 use crate::stats;
 use crate::sys;
 use crate::tcache::cache::Cache;
@@ -38,13 +39,8 @@ pub fn malloc(size: usize) -> *mut u8 {
 /// The fast path alone: a block out of the thread's cache, `None` when that takes more.
 #[inline(always)]
 pub fn malloc_cached(size: usize) -> Option<NonNull<u8>> {
-    if let Some(slot) = thread::get()
-        && size <= LOOKUP_MAX
-    {
-        // SAFETY: `size <= LOOKUP_MAX`, so the index is at most LOOKUP_MAX / 8, the last one.
-        let class = unsafe { *LOOKUP.get_unchecked(size.div_ceil(8)) };
-        // SAFETY: the table holds cached classes only, which are below NCACHED.
-        let stack = unsafe { slot.cache.stacks.get_unchecked(usize::from(class)) };
+    let slot = thread::slot();
+    if let Some(stack) = stack_for(slot, size) {
         // Relaxed: the owner's counter.
         let after = slot.allocated().load(Ordering::Relaxed).wrapping_add(stack.size() as u64);
         if after < slot.threshold()
@@ -55,6 +51,37 @@ pub fn malloc_cached(size: usize) -> Option<NonNull<u8>> {
         }
     }
     None
+}
+
+/// The stack in `slot` that serves a size; `None` for a size that no thread caches.
+#[inline(always)]
+pub(super) fn stack_for(slot: &'static Slot, size: usize) -> Option<&'static Stack> {
+    if size > LOOKUP_MAX {
+        return None;
+    }
+    // SAFETY: `size <= LOOKUP_MAX`, so the index is at most LOOKUP_MAX / 8, the last one.
+    let class = unsafe { *LOOKUP.get_unchecked(size.div_ceil(8)) };
+    // SAFETY: the table holds cached classes only, which are below NCACHED.
+    Some(unsafe { slot.cache.stacks.get_unchecked(usize::from(class)) })
+}
+
+/// As [`malloc_cached`], at a multiple of `align`, a power of two. Blocks of a class that is a multiple of the alignment
+/// lie at multiples of it, up to the page.
+#[inline(always)]
+pub fn memalign_cached(size: usize, align: usize) -> Option<NonNull<u8>> {
+    if align > GRANULE || size > SMALL_MAX {
+        return None;
+    }
+    malloc_cached((size.max(1) + align - 1) & !(align - 1))
+}
+
+/// A block of at least `size` bytes at a multiple of `align`, a power of two; null without memory.
+#[inline]
+pub fn memalign(size: usize, align: usize) -> *mut u8 {
+    match memalign_cached(size, align) {
+        Some(block) => block.as_ptr(),
+        None => allocate(size, align, false, Place::default()),
+    }
 }
 
 /// What [`malloc_cached`] leaves over; null without memory.

@@ -29,22 +29,32 @@ use super::foreign;
 /// that was freed before is found out when its slab is next looked at.)
 #[inline(always)]
 pub unsafe fn free(ptr: *mut u8) {
-    if let Some(slot) = thread::get() {
-        let fast = emap::word(ptr.addr()).fast();
-        if fast != 0 {
-            let stack = core::ptr::from_ref(slot).wrapping_byte_add(fast).cast::<Stack>();
-            // SAFETY: the page map holds 0 or the offset of a stack in a slot (checked where the layout is defined).
-            let stack = unsafe { &*stack };
-            if stack.push(ptr) {
-                let size = stack.size() as u64;
-                // Relaxed: the owner's counter.
-                let after = slot.deallocated().load(Ordering::Relaxed).wrapping_add(size);
-                slot.deallocated().store(after, Ordering::Relaxed);
-                return;
-            }
-        }
+    let slot = thread::slot();
+    if let Some(stack) = stack_of(slot, ptr)
+        && stack.push(ptr)
+    {
+        let size = stack.size() as u64;
+        // Relaxed: the owner's counter.
+        let after = slot.deallocated().load(Ordering::Relaxed).wrapping_add(size);
+        slot.deallocated().store(after, Ordering::Relaxed);
+        return;
     }
     free_slow(ptr);
+}
+
+/// The stack in `slot` for the class of a block; `None` for a pointer that needs more thought.
+#[inline(always)]
+pub(super) fn stack_of(slot: &'static Slot, ptr: *mut u8) -> Option<&'static Stack> {
+    match emap::word(ptr.addr()).fast() {
+        0 => None,
+        fast => {
+            let stack = core::ptr::from_ref(slot).wrapping_byte_add(fast).cast::<Stack>();
+            // SAFETY: an offset in a slot, which no slot lies low enough to bring to 0.
+            unsafe { core::hint::assert_unchecked(!stack.is_null()) };
+            // SAFETY: the page map holds 0 or the offset of a stack in a slot (checked where the layout is defined).
+            Some(unsafe { &*stack })
+        }
+    }
 }
 
 #[cold]

@@ -23,7 +23,7 @@ unsafe impl GlobalAlloc for Jeprobe {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match align_of(layout) {
             1 => alloc::malloc(layout.size()),
-            align => alloc::allocate(layout.size(), align, false, Place::default()),
+            align => alloc::memalign(layout.size(), align),
         }
     }
 
@@ -44,7 +44,11 @@ unsafe impl GlobalAlloc for Jeprobe {
     #[inline]
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let new = Layout::from_size_align(new_size, layout.align()).unwrap_or(layout);
-        // SAFETY: S1 by the contract of `realloc`.
-        unsafe { realloc::realloc_placed(ptr, new_size, align_of(new), false, Place::default()) }
+        match align_of(new) {
+            // SAFETY: S1 by the contract of `realloc`.
+            1 => unsafe { realloc::realloc(ptr, new_size) },
+            // SAFETY: S1 by the contract of `realloc`.
+            align => unsafe { realloc::realloc_placed(ptr, new_size, align, false, Place::default()) },
+        }
     }
 }

@@ -12,19 +12,40 @@ use crate::emap;
 use crate::extent::Extent;
 use crate::pages::Fit;
 use crate::ptr::{BlockPtr, UserPtr};
-use crate::sizeclass::{self, LARGE_MAX, LARGE_MIN};
+use crate::sizeclass::{self, LARGE_MAX, LARGE_MIN, SMALL_MAX};
 use crate::sys;
+use crate::thread;
 
-use super::alloc::{allocate_fit, event, zero};
+use super::alloc::{allocate_fit, event, malloc_cached, stack_for, zero};
 use super::flags::Place;
 use super::foreign;
-use super::free::{end_sample, free_placed, slot, usable_of};
+use super::free::{end_sample, free, free_placed, slot, stack_of, usable_of};
 
 /// `realloc` for a block that is not null and a size that is not 0; null when it failed and the block is unchanged.
 ///
 /// # Safety
 /// S1: `ptr` is a live block, which the caller gives up unless the result is null.
 pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
+    let slot = thread::slot();
+    // Small and cached on both sides: a block of another class, without the slow paths. Large blocks may grow in place.
+    if let Some(old) = stack_of(slot, ptr)
+        && let Some(new) = stack_for(slot, size)
+    {
+        if core::ptr::eq(old, new) {
+            return ptr;
+        }
+        let bytes = old.size();
+        if bytes <= SMALL_MAX
+            && let Some(moved) = malloc_cached(size)
+        {
+            let moved = moved.as_ptr();
+            // SAFETY: both blocks are live, distinct, and hold at least this many bytes.
+            unsafe { ptr.copy_to_nonoverlapping(moved, bytes.min(size)) };
+            // SAFETY: S1: the client gave the block up, and nobody uses the old copy any more.
+            unsafe { free(ptr) };
+            return moved;
+        }
+    }
     // SAFETY: S1.
     unsafe { realloc_placed(ptr, size, 1, false, Place::default()) }
 }

@@ -41,8 +41,8 @@ const SLOTS_LARGE: usize = 20;
 const FIRST_FILL: u32 = 4;
 
 /// Slots that a small stack may grow to, and bytes of blocks in it.
-const GROWN_SLOTS_MAX: usize = 2048;
-const GROWN_BYTES_MAX: usize = 64 << 10;
+const GROWN_SLOTS_MAX: usize = 4096;
+const GROWN_BYTES_MAX: usize = 128 << 10;
 
 /// shape [u16; 42]: first slot of each class in the room; the last entry is the number of slots.
 const FIRST: [u16; NCACHED + 1] = build_first();
