@@ -36,6 +36,12 @@ pub(crate) const fn fast_offset(class: usize) -> usize {
     FIRST_STACK_BYTES + class * STACK_BYTES
 }
 
+/// The class that the page map's offset stands for.
+#[inline]
+pub(crate) const fn class_of_offset(fast: usize) -> usize {
+    (fast - FIRST_STACK_BYTES) / STACK_BYTES
+}
+
 pub use crate::pages::LargeStats;
 
 /// Bytes of the extent for a large block of `usable` bytes: up to 1 MiB its size class, so that blocks of about the same

@@ -1,15 +1,16 @@
 //! What a thread owns: counters, event threshold, arena, cache.
 //!
 //! ```text
-//!   Slot ┌  0 allocated     bytes handed out to this thread (usable), ever      ┐ with the stack of class 0
+//!   Slot ┌  0 allocated     bytes handed out to this thread (usable), ever
 //!        ├  8 threshold     the slow path runs when `allocated` reaches this: the only event check of malloc
-//!        ├ 16 deallocated   bytes this thread freed, ever                       │ the first cache line
-//!        ├ 24 arena                                                             ┘
+//!        ├ 16 deallocated   bytes this thread freed, ever
+//!        ├ 24 arena
 //!        ├ 32 cache         stacks first, two to a cache line: the page map's word holds offsets from the slot's start
 //!        └ …  the rest      only the slow paths
 //! ```
 //!
-//! A small allocation or free touches the first line, half a line for its class, and one of the stack's array.
+//! The words in front and the stack of class 0 are one cache line. A small allocation or free touches it, half a line for
+//! its class, and one of the stack's array.
 //!
 //! | field | synchronization |
 //! |---|---|

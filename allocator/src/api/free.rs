@@ -3,7 +3,7 @@
 //! Fast path of `free`: slot word → page-map word → stack by the offset in the word → push. The page map gives offset
 //! 0 for whatever needs more thought: null and foreign pointers, large blocks, sampled blocks.
 
-use crate::arena::Arena;
+use crate::arena::{self, Arena};
 use crate::arenas;
 use crate::boot;
 use crate::conf::{self, Junk};
@@ -30,31 +30,27 @@ use super::foreign;
 #[inline(always)]
 pub unsafe fn free(ptr: *mut u8) {
     let slot = thread::slot();
-    if let Some(stack) = stack_of(slot, ptr)
-        && stack.push(ptr)
-    {
-        let size = stack.size() as u64;
-        // Relaxed: the owner's counter.
-        let after = slot.deallocated().load(Ordering::Relaxed).wrapping_add(size);
-        slot.deallocated().store(after, Ordering::Relaxed);
-        return;
+    let fast = emap::word(ptr.addr()).fast();
+    if fast != 0 {
+        let stack = stack_at(slot, fast);
+        if stack.push(ptr) {
+            let size = stack.size() as u64;
+            // Relaxed: the owner's counter.
+            let after = slot.deallocated().load(Ordering::Relaxed).wrapping_add(size);
+            slot.deallocated().store(after, Ordering::Relaxed);
+            return;
+        }
     }
     free_slow(ptr);
 }
 
-/// The stack in `slot` for the class of a block; `None` for a pointer that needs more thought.
+/// The stack that lies at an offset of the page map in `slot`; not for 0.
 #[inline(always)]
-pub(super) fn stack_of(slot: &'static Slot, ptr: *mut u8) -> Option<&'static Stack> {
-    match emap::word(ptr.addr()).fast() {
-        0 => None,
-        fast => {
-            let stack = core::ptr::from_ref(slot).wrapping_byte_add(fast).cast::<Stack>();
-            // SAFETY: an offset in a slot, which no slot lies low enough to bring to 0.
-            unsafe { core::hint::assert_unchecked(!stack.is_null()) };
-            // SAFETY: the page map holds 0 or the offset of a stack in a slot (checked where the layout is defined).
-            Some(unsafe { &*stack })
-        }
-    }
+pub(super) fn stack_at(slot: &'static Slot, fast: usize) -> &'static Stack {
+    debug_assert!(fast != 0);
+    let stack = core::ptr::from_ref(slot).wrapping_byte_add(fast).cast::<Stack>();
+    // SAFETY: the page map holds 0 or the offset of a stack in a slot (checked where the layout is defined).
+    unsafe { &*stack }
 }
 
 #[cold]
@@ -159,7 +155,17 @@ pub(super) fn usable_of(block: BlockPtr, extent: &'static Extent) -> Option<usiz
 }
 
 /// Usable bytes of a block; 0 for null.
+#[inline]
 pub fn usable_size(ptr: *mut u8) -> usize {
+    match emap::word(ptr.addr()).fast() {
+        0 => usable_size_slow(ptr),
+        fast => sizeclass::size_of_index(arena::class_of_offset(fast)),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn usable_size_slow(ptr: *mut u8) -> usize {
     if ptr.is_null() {
         return 0;
     }

@@ -19,7 +19,7 @@ use crate::thread;
 use super::alloc::{allocate_fit, event, malloc_cached, stack_for, zero};
 use super::flags::Place;
 use super::foreign;
-use super::free::{end_sample, free, free_placed, slot, stack_of, usable_of};
+use super::free::{end_sample, free, free_placed, slot, stack_at, usable_of};
 
 /// `realloc` for a block that is not null and a size that is not 0; null when it failed and the block is unchanged.
 ///
@@ -28,9 +28,11 @@ use super::free::{end_sample, free, free_placed, slot, stack_of, usable_of};
 pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
     let slot = thread::slot();
     // Small and cached on both sides: a block of another class, without the slow paths. Large blocks may grow in place.
-    if let Some(old) = stack_of(slot, ptr)
+    let fast = emap::word(ptr.addr()).fast();
+    if fast != 0
         && let Some(new) = stack_for(slot, size)
     {
+        let old = stack_at(slot, fast);
         if core::ptr::eq(old, new) {
             return ptr;
         }

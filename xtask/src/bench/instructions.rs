@@ -18,11 +18,11 @@ use crate::cmd::{Cmd, find_program};
 /// Function, the argument of `calls` that uses it, what it is called in C or C++, and the most instructions that one call
 /// may take. A limit is lowered when the count falls, and is not raised.
 const LIMITS: &[(&str, &str, &str, f64)] = &[
-    ("malloc", "malloc", "malloc", 25.0),
-    ("free", "malloc", "free", 26.0),
-    ("_Znwm", "cxx", "operator new", 27.0),
-    ("_ZdlPv", "cxx", "operator delete", 26.0),
-    ("_ZdlPvm", "sized", "sized operator delete", 26.0),
+    ("malloc", "malloc", "malloc", 23.0),
+    ("free", "malloc", "free", 24.0),
+    ("_Znwm", "cxx", "operator new", 23.0),
+    ("_ZdlPv", "cxx", "operator delete", 24.0),
+    ("_ZdlPvm", "sized", "sized operator delete", 24.0),
 ];
 
 const SHORT: u64 = 16_000;
