@@ -10,6 +10,8 @@ pub mod input;
 pub mod jeprof;
 pub mod member;
 pub mod model;
+#[cfg(test)]
+mod mutated;
 pub mod outfile;
 pub mod output;
 pub mod picture;

@@ -34,9 +34,67 @@ fn language_name(name: &str) -> Option<String> {
         return rustc_demangle::try_demangle(rust).ok().map(|rust| format!("{rust:#}"));
     }
     if name.starts_with("_Z") {
-        return cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
+        return cpp_demangle::Symbol::new(name).ok()?.demangle().ok().map(|name| in_binutils_style(&name));
     }
     None
+}
+
+/// Where the C++ demangler writes the same thing in another way than binutils.
+fn in_binutils_style(name: &str) -> String {
+    const TYPES: &[(&str, &str)] = &[
+        ("(unsigned long long)", "ull"),
+        ("(unsigned long)", "ul"),
+        ("(unsigned int)", "u"),
+        ("(long long)", "ll"),
+        ("(long)", "l"),
+    ];
+    let mut text = name.to_owned();
+    for (kind, text_of) in [("vtable", "vtable for "), ("vtt", "VTT for ")] {
+        if let Some(of) = text.strip_prefix(&format!("{{{kind}(")).and_then(|rest| rest.strip_suffix(")}")) {
+            text = format!("{text_of}{of}");
+        }
+    }
+    // Literals: `4u` for `(unsigned int)4`.
+    for (cast, suffix) in TYPES {
+        let mut from = 0;
+        while let Some(at) = text[from..].find(cast).map(|at| at + from) {
+            let digits = at + cast.len();
+            let sign = usize::from(text[digits..].starts_with('-'));
+            let length = text[digits + sign..].bytes().take_while(u8::is_ascii_digit).count();
+            if length > 0 {
+                text.insert_str(digits + sign + length, suffix);
+                text.replace_range(at..digits, "");
+            }
+            from = at + 1;
+        }
+    }
+    // Packs without elements leave nothing.
+    for (pack, kept) in [(", >", ">"), (", &&)", ")"), ("(&&)", "()"), (", )", ")")] {
+        while text.contains(pack) {
+            text = text.replace(pack, kept);
+        }
+    }
+    // Names that the mangling abbreviates stay abbreviated, but for those of constructors.
+    for stream in ["istream", "ostream", "iostream"] {
+        let full = format!("std::basic_{stream}<char, std::char_traits<char> >");
+        text = abbreviated(text, &full, &format!("basic_{stream}"), stream);
+    }
+    let string = "std::basic_string<char, std::char_traits<char>, std::allocator<char> >";
+    abbreviated(text, string, "basic_string", "string")
+}
+
+/// `std::SHORT` for a type, but in the name of its own constructor or destructor, where it is written in full.
+fn abbreviated(text: String, full: &str, own: &str, short: &str) -> String {
+    let name = format!("std::{short}");
+    for (sign, bare) in [("", format!("{name}::{short}(")), ("~", format!("{name}::~{short}("))] {
+        if let Some(rest) = text.strip_prefix(&bare) {
+            return format!("{full}::{sign}{own}({}", rest.replace(full, &name));
+        }
+    }
+    if text.starts_with(&format!("{full}::{own}")) || text.starts_with(&format!("{full}::~{own}")) {
+        return text;
+    }
+    text.replace(full, &name)
 }
 
 /// The mangled part of a Rust name, without what a compiler appended (`.llvm.123`, `.cold`).
@@ -70,6 +128,13 @@ mod tests {
             ("_ZN34_$LT$A$u20$as$u20$core..fmt..E$GT$3fmt17h0123456789abcdefE", "<A as core::fmt::E>::fmt"),
             ("_RNvC6_123foo3bar.cold", "123foo::bar"),
             ("_Znwm@@GLIBCXX_3.4", "operator new(unsigned long)@@GLIBCXX_3.4"),
+            ("_ZTVN3app4PoolE", "vtable for app::Pool"),
+            ("_ZN3app4fillILj4EEEvv", "void app::fill<4u>()"),
+            (
+                "_ZNSsC1ERKSs",
+                "std::basic_string<char, std::char_traits<char>, std::allocator<char> >::basic_string(std::string const&)",
+            ),
+            ("_ZNSi6ignoreEl", "std::istream::ignore(long)"),
             ("main", "main"),
             ("_Z", "_Z"),
             ("", ""),

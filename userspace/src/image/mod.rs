@@ -153,6 +153,16 @@ impl Image {
         Ok(disasm::disassemble(&self.elf, symbols, &mut frame, start..stop))
     }
 
+    /// Where in the file the tables stand that a reader of symbols and debug information follows.
+    #[cfg(test)]
+    pub(crate) fn debug_regions(&self) -> Vec<std::ops::Range<usize>> {
+        let names = [".symtab", ".strtab", ".dynsym", ".gnu.version", ".gnu.version_r", ".rela.plt", ".plt"];
+        let is_wanted =
+            |section: &&Section| section.name.starts_with(".debug") || names.contains(&section.name.as_str());
+        let wanted = self.elf.sections.iter().filter(is_wanted);
+        wanted.map(|section| section.offset as usize..(section.offset + section.size) as usize).collect()
+    }
+
     fn place(&self, address: u64) -> Place {
         let functions = self.functions.get_or_init(|| FunctionIndex::build(&self.elf));
         let separate = self.debug.get_or_init(|| self.find_debug()).as_ref();

@@ -159,7 +159,7 @@ impl<'a> Lines<'a> {
         let end = self.rest.iter().position(|&b| b == b'\n').unwrap_or(self.rest.len());
         let (line, rest) = self.rest.split_at(end);
         self.rest = rest.get(1..).unwrap_or_default();
-        self.next_byte += (end + 1) as u64;
+        self.next_byte += (end + usize::from(!rest.is_empty())) as u64;
         Some(line.trim_ascii())
     }
 

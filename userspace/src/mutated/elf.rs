@@ -1,0 +1,69 @@
+//! Images made by the C compiler, damaged in their headers, symbols, debug information and code.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::damage::rounds;
+use crate::image::Image;
+
+const SOURCE: &str = r"
+#include <stdlib.h>
+static inline int square(int x) { return x * x; }
+static __attribute__((noinline)) int work(int n) {
+    int sum = 0;
+    for (int i = 0; i < n; i++) if (i & 1) sum += square(i); else sum -= i;
+    return sum;
+}
+int main(int argc, char **argv) { void *p = malloc(work(argc)); free(p); return argv[0] == p; }
+";
+
+/// Everything that an image can be asked.
+fn ask(path: &Path, addresses: &[u64]) {
+    let Ok(image) = Image::open(path) else { return };
+    let _any = (image.text(), image.svma(0x1000), image.symbols().len(), image.dynamic_symbols().len());
+    for address in addresses {
+        let _any = (image.lookup(*address), image.frames(*address));
+    }
+    if let Some(text) = image.text() {
+        let _any = image.disassemble(text.address, text.address.saturating_add(0x100));
+    }
+}
+
+fn program(folder: &Path, flags: &[&str]) -> PathBuf {
+    let (source, program) = (folder.join("damaged.c"), folder.join("good"));
+    std::fs::write(&source, SOURCE).expect("a source file");
+    let status = Command::new("cc").args(flags).arg(&source).arg("-o").arg(&program).status();
+    assert!(status.expect("a C compiler is installed by `cargo xtask deps`").success());
+    program
+}
+
+#[test]
+fn damaged_images_give_errors_or_answers() {
+    let folder = std::env::temp_dir().join(format!("jeprobe-damaged-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+    for (seed, flags) in
+        [(0x5eed, &["-O2", "-gdwarf-5"][..]), (0xfeed, &["-O2", "-gdwarf-4"]), (0xbead, &["-g", "-gz"])]
+    {
+        let path = program(&folder, flags);
+        let good = std::fs::read(&path).expect("a program");
+        let image = Image::open(&path).expect("an ELF file");
+        let text = image.text().expect("a text section");
+        let addresses: Vec<u64> = (text.address..text.address + text.size).step_by(101).collect();
+        let damaged = folder.join("bad");
+        let mut parse = |bytes: &[u8]| {
+            // A new file each time: the one before may still be mapped.
+            let _none_at_first = std::fs::remove_file(&damaged);
+            std::fs::write(&damaged, bytes).expect("a file");
+            ask(&damaged, &addresses);
+        };
+        rounds(40, seed, &good, 0..64, &mut parse);
+        rounds(60, seed + 1, &good, 0..good.len(), &mut parse);
+        let headers = good.len() - 40 * 64..good.len();
+        rounds(60, seed + 2, &good, headers, &mut parse);
+        for name in image.debug_regions() {
+            rounds(10, seed + 3, &good, name, &mut parse);
+        }
+    }
+    let _temporary = std::fs::remove_dir_all(&folder);
+}
