@@ -11,7 +11,7 @@
 //! the list of mappings may stand anywhere after the settings.
 #![forbid(unsafe_code)]
 
-use super::heap_v2::{Lines, ReadError, Reason, addresses, mapping_line, number};
+use super::lines::{Lines, ReadError, Reason, addresses, mapping_line, number, shown};
 use crate::model::{Kind, Profile, Values};
 use crate::units::{Count, EstCount, SampleInterval, Sums};
 
@@ -38,7 +38,7 @@ pub(super) fn read(lines: &mut Lines<'_>) -> Result<Profile, ReadError> {
             let cycles = words.next().and_then(number);
             let events = words.next().map_or(Some(1), number);
             let (Some(cycles), Some(events), None) = (cycles, events, words.next()) else {
-                return Err(lines.error(Reason::BadCounts(super::heap_v2::shown(line))));
+                return Err(lines.error(Reason::BadCounts(shown(line))));
             };
             addresses(&line[at + 1..], &mut stack).map_err(|reason| lines.error(reason))?;
             let est = EstCount {
@@ -55,14 +55,14 @@ pub(super) fn read(lines: &mut Lines<'_>) -> Result<Profile, ReadError> {
                 b"cycles/second" => {
                     hz = value.filter(|hz| *hz > 0.0);
                     if hz.is_none() {
-                        return Err(lines.error(Reason::BadInterval(super::heap_v2::shown(line))));
+                        return Err(lines.error(Reason::BadInterval(shown(line))));
                     }
                 }
                 b"sampling period" => period = value.unwrap_or(1.0),
                 _ => {}
             }
         } else if !mapping_line(line, &mut profile) {
-            return Err(lines.error(Reason::Unknown(super::heap_v2::shown(line))));
+            return Err(lines.error(Reason::Unknown(shown(line))));
         }
     }
     if hz.is_none() {

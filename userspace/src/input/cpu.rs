@@ -11,7 +11,7 @@
 //! up for every one. The profile's count is the number of samples, its amount their time in nanoseconds.
 #![forbid(unsafe_code)]
 
-use super::heap_v2::{Lines, ReadError, Reason, mapped};
+use super::lines::{Lines, ReadError, Reason, mapped};
 use super::tail::Tail;
 use crate::estimate::Sampling;
 use crate::model::{Kind, Profile, Values};

@@ -23,78 +23,14 @@
 //! what is skipped is missing from the sums. Only the list of mappings may hold lines of other kinds.
 #![forbid(unsafe_code)]
 
-use thiserror::Error;
-
+use super::lines::{Lines, ReadError, Reason, addresses, mapped, number, shown};
 use super::tail::Tail;
 use crate::estimate::Sampling;
-use crate::model::{Mapping, Profile, StackId, Thread, ThreadUid, Values};
-use crate::proc::maps;
+use crate::model::{Profile, StackId, Thread, ThreadUid, Values};
 use crate::units::{Count, SampleInterval};
 
 /// gperftools' sampling interval where the first line does not give one.
 const DEFAULT_INTERVAL: u64 = 128 * 1024;
-/// Bytes of an offending line that an error shows.
-const SHOWN_BYTES: usize = 60;
-
-/// Said of files that name no mapped file.
-const NO_MAPPINGS: &str = "the file lists no mapped files: it may have been cut short, and only a program at fixed addresses \
-                           can be resolved";
-
-/// Why and where a file could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("line {line}, byte {byte}: {reason}")]
-pub struct ReadError {
-    /// Number of the line, from 1.
-    pub line: u64,
-    /// Offset of its first byte.
-    pub byte: u64,
-    pub reason: Reason,
-}
-
-/// What was wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Reason {
-    #[error("the file is empty")]
-    Empty,
-    #[error("not a heap profile; it begins with {0:?}")]
-    NotAProfile(String),
-    #[error("the names of a symbolized profile do not end with a line `---`; the file was cut short")]
-    NoEndOfNames,
-    #[error("not a CPU profile: {0}")]
-    BadCpu(String),
-    #[error("a symbolized profile; give the original file, symbols are looked up here")]
-    Symbolized,
-    #[error("the sampling interval is not a number: {0:?}")]
-    BadInterval(String),
-    #[error("not a count line: {0:?}")]
-    BadCounts(String),
-    #[error("not an address: {0:?}")]
-    BadAddress(String),
-    #[error("not a thread: {0:?}")]
-    BadThread(String),
-    #[error("counts that belong to no stack")]
-    CountsWithoutStack,
-    #[error("a stack without its `t*` counts; the file is damaged or was cut short")]
-    StackWithoutCounts,
-    #[error("not understood: {0:?}; the file is damaged or was cut short")]
-    Unknown(String),
-}
-
-impl ReadError {
-    /// What the user can do.
-    pub fn hint(&self) -> Option<String> {
-        match self.reason {
-            Reason::Empty | Reason::StackWithoutCounts | Reason::BadCounts(_) | Reason::Unknown(_) => {
-                Some("take the profile again; a process that ends while it dumps leaves a part of a file".into())
-            }
-            Reason::NotAProfile(_) => {
-                Some("name the program first and the profiles after it: jeprobe report PROGRAM PROFILE".into())
-            }
-            _ => None,
-        }
-    }
-}
 
 /// Reads a whole file.
 pub fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
@@ -131,60 +67,6 @@ pub fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
         profile.add_note(warning);
     }
     Ok(profile)
-}
-
-/// Lines without their end and without blanks around, with the position of the current one.
-pub(super) struct Lines<'a> {
-    rest: &'a [u8],
-    line: u64,
-    byte: u64,
-    next_byte: u64,
-    /// The last line has its end.
-    ends_whole: bool,
-    /// The list of mappings has begun.
-    in_mappings: bool,
-}
-
-impl<'a> Lines<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Lines<'a> {
-        Lines { rest: bytes, line: 0, byte: 0, next_byte: 0, ends_whole: bytes.ends_with(b"\n"), in_mappings: false }
-    }
-
-    pub(super) fn next(&mut self) -> Option<&'a [u8]> {
-        self.byte = self.next_byte;
-        self.line += 1;
-        if self.rest.is_empty() {
-            return None;
-        }
-        let end = self.rest.iter().position(|&b| b == b'\n').unwrap_or(self.rest.len());
-        let (line, rest) = self.rest.split_at(end);
-        self.rest = rest.get(1..).unwrap_or_default();
-        self.next_byte += (end + usize::from(!rest.is_empty())) as u64;
-        Some(line.trim_ascii())
-    }
-
-    /// The next line of the part before the mappings that is not empty.
-    fn next_of_body(&mut self) -> Option<&'a [u8]> {
-        loop {
-            let line = self.next()?;
-            if line == b"MAPPED_LIBRARIES:" || line == b"--- Memory map:" {
-                self.in_mappings = true;
-                return None;
-            }
-            if !line.is_empty() {
-                return Some(line);
-            }
-        }
-    }
-
-    /// From here on there are mappings.
-    pub(super) fn begin_mappings(&mut self) {
-        self.in_mappings = true;
-    }
-
-    pub(super) fn error(&self, reason: Reason) -> ReadError {
-        ReadError { line: self.line.max(1), byte: self.byte, reason }
-    }
 }
 
 /// Body of `heap_v2`.
@@ -242,43 +124,6 @@ fn gperftools(lines: &mut Lines<'_>, sampling: Sampling) -> Result<Profile, Read
         }
     }
     Ok(profile)
-}
-
-/// The list of mappings, and what jeprobe writes after it.
-pub(super) fn mapped(lines: &mut Lines<'_>, profile: &mut Profile, mut tail: Tail) {
-    if !lines.in_mappings {
-        tail.finish(profile);
-        profile.add_note(NO_MAPPINGS);
-        return;
-    }
-    let mut malformed = 0_u64;
-    while let Some(line) = lines.next() {
-        if line.is_empty() || tail.line(line, profile) {
-            continue;
-        }
-        if !mapping_line(line, profile) {
-            malformed += 1;
-        }
-    }
-    if profile.mappings().is_empty() {
-        profile.add_note(NO_MAPPINGS);
-    } else if !lines.ends_whole {
-        profile.add_note("the file was cut short: it ends within a line of the list of mappings");
-    }
-    tail.finish(profile);
-    if malformed > 0 {
-        profile.add_note(format!("{malformed} lines of the list of mappings were not understood"));
-    }
-}
-
-/// Takes one line of the list of mappings; false when it is none.
-pub(super) fn mapping_line(line: &[u8], profile: &mut Profile) -> bool {
-    let parsed = maps::parse(line);
-    let Some(entry) = parsed.entries.first() else { return false };
-    if !entry.path.is_empty() || entry.perms.exec {
-        profile.add_mapping(Mapping::from(entry));
-    }
-    true
 }
 
 /// Both pairs of one line, as printed.
@@ -356,50 +201,16 @@ fn gperftools_sampling(header: &[u8]) -> Option<Sampling> {
     })
 }
 
-/// Blank-separated hexadecimal addresses.
-pub(super) fn addresses(text: &[u8], stack: &mut Vec<u64>) -> Result<(), Reason> {
-    stack.clear();
-    for word in text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
-        stack.push(address(word).ok_or_else(|| Reason::BadAddress(shown(word)))?);
-    }
-    Ok(())
-}
-
-fn address(word: &[u8]) -> Option<u64> {
-    let digits = word.strip_prefix(b"0x").unwrap_or(word);
-    if digits.is_empty() || digits.len() > 16 {
-        return None;
-    }
-    digits.iter().try_fold(0_u64, |value, &digit| Some(value << 4 | u64::from(char::from(digit).to_digit(16)?)))
-}
-
 /// The number that ends before `mark`, and the text after it.
 fn number_before(text: &[u8], mark: u8) -> Option<(u64, &[u8])> {
     let end = text.iter().position(|&b| b == mark)?;
     Some((number(text[..end].trim_ascii())?, &text[end + 1..]))
 }
 
-pub(super) fn number(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0_u64, |value, &digit| {
-        digit.is_ascii_digit().then(|| value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))).flatten()
-    })
-}
-
-pub(super) fn shown(line: &[u8]) -> String {
-    let cut = &line[..line.len().min(SHOWN_BYTES)];
-    let mut text = String::from_utf8_lossy(cut).into_owned();
-    if cut.len() < line.len() {
-        text.push('…');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ReadError, Reason, read};
+    use super::read;
+    use crate::input::lines::{ReadError, Reason};
     use crate::model::{Profile, ThreadUid, Values};
 
     const HAND: &str = "heap_v2/524288

@@ -1,6 +1,7 @@
 //! Readers: bytes of a file to a [`crate::model::Profile`].
 //!
 //! - `tail`: what jeprobe adds after the list of mappings.
+//! - `lines`: what the readers of text share.
 //! - `heap_v2`: text profiles of jemalloc, gperftools and jeprobe.
 //! - `contention`, `cpu`: waiting for locks and processor time, as gperftools records them.
 //! - `symbolized`: the same with names before it.
@@ -12,6 +13,7 @@
 pub mod contention;
 pub mod cpu;
 pub mod heap_v2;
+pub mod lines;
 pub mod pprof;
 pub mod symbolized;
 mod tail;
@@ -33,7 +35,7 @@ const UNPACKED_RATIO: u64 = 100;
 #[non_exhaustive]
 pub enum InputError {
     #[error(transparent)]
-    Text(#[from] heap_v2::ReadError),
+    Text(#[from] lines::ReadError),
     #[error(transparent)]
     Pprof(#[from] pprof::PprofError),
     #[error("the gzip data cannot be unpacked")]
@@ -80,13 +82,4 @@ fn gunzip(packed: &[u8]) -> Result<Vec<u8>, InputError> {
         return Err(InputError::TooLarge(most));
     }
     Ok(bytes)
-}
-
-/// Bytes from pairs of hexadecimal digits.
-fn hex_bytes(digits: &[u8]) -> Option<Vec<u8>> {
-    let text = std::str::from_utf8(digits).ok()?;
-    if text.is_empty() || !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }

@@ -22,7 +22,7 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 use thiserror::Error;
 
 use crate::estimate::Sampling;
-use crate::model::{Kind, MADE_UP, Mapping, Measure, Named, Profile, Thread, ThreadUid, Values};
+use crate::model::{Kind, MADE_UP, Mapping, Measure, Named, Profile, Thread, ThreadUid, Values, build_id_of_text};
 use crate::proto::pprof as proto;
 use crate::units::{EstCount, SampleInterval, Sums};
 
@@ -72,7 +72,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile, PprofError> {
             offset: mapping.file_offset,
             permissions: *b"r-xp",
             path: message.text(mapping.filename)?.into(),
-            build_id: crate::input::hex_bytes(message.text(mapping.build_id)?.as_bytes()).unwrap_or_default(),
+            build_id: build_id_of_text(message.text(mapping.build_id)?.as_bytes()).unwrap_or_default(),
             ..Mapping::default()
         });
     }

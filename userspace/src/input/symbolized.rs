@@ -16,7 +16,8 @@
 
 use std::collections::HashMap;
 
-use super::heap_v2::{self, ReadError, Reason};
+use super::heap_v2;
+use super::lines::{ReadError, Reason};
 use crate::model::{Named, Profile};
 use crate::symbolize::name::{demangle, is_mangled, shorten};
 
@@ -115,7 +116,7 @@ fn functions(text: &str) -> Vec<Named> {
 #[cfg(test)]
 mod tests {
     use super::read;
-    use crate::input::heap_v2::Reason;
+    use crate::input::lines::Reason;
 
     const TEXT: &str = "--- symbol\nbinary=/bin/prog\n0x0000000000401175 main--app::grow(int)\n0x4011c1 start<00000000004011a0>\n---\n\
                         --- heap\nheap_v2/1\n@ 0x401175 0x4011c2\n  t*: 1: 10 [0: 0]\n\nMAPPED_LIBRARIES:\n# jeprobe 1\n\

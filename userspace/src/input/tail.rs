@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 
 use jeprobe_abi::drops::Reason;
 
-use super::hex_bytes;
-use crate::model::{Profile, Thread, ThreadUid};
+use crate::model::{Profile, Thread, ThreadUid, build_id_of_text};
 
 /// Collects the lines of one file.
 #[derive(Debug, Default)]
@@ -65,7 +64,7 @@ impl Tail {
             }
             b"build-id" => {
                 let (id, file) = split(value, b' ');
-                self.build_ids.push((path(file).to_owned(), hex_bytes(id)?));
+                self.build_ids.push((path(file).to_owned(), build_id_of_text(id)?));
             }
             b"allocator" => {
                 let (start, end) = split(value, b'-');

@@ -78,6 +78,15 @@ impl Mapping {
     }
 }
 
+/// A build-id from its text: pairs of hexadecimal digits.
+pub fn build_id_of_text(digits: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(digits).ok()?;
+    if text.is_empty() || !text.len().is_multiple_of(2) || !text.is_ascii() {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}
+
 fn short_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

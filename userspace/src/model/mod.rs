@@ -16,7 +16,7 @@ mod profile;
 mod stack;
 
 pub use interner::Interner;
-pub use mapping::{Mapping, Mappings, Relocation};
+pub use mapping::{Mapping, Mappings, Relocation, build_id_of_text};
 pub use names::{Kind, Measure, Named};
 pub use profile::{MADE_UP, Profile, Share, Thread, Values};
 pub use stack::{StackId, ThreadUid, call_site};
