@@ -6,6 +6,7 @@
 //! | [`tempdir`] | one directory per test, removed when the test passes |
 //! | [`compile`] | C, C++ and Rust programs of `programs/`, compiled once per content into `target/test-programs` |
 //! | [`target`] | running a program: environment, preload, time limit, ready lines, its end |
+//! | [`http`], [`browser`] | requests as bytes; a headless Chromium |
 //! | [`facts`] | `key = value` lines printed by a program, compared with a table of expectations |
 //! | [`privilege`] | what the host allows, and the printed skip when it does not |
 //! | [`golden`] | comparison with a checked-in file |
@@ -16,9 +17,11 @@
 //! ends only processes that it started.
 
 pub mod artefact;
+pub mod browser;
 pub mod compile;
 pub mod facts;
 pub mod golden;
+pub mod http;
 pub mod privilege;
 pub mod sampling;
 pub mod target;

@@ -12,3 +12,4 @@ mod report_golden;
 mod rust_global;
 mod sampling_error;
 mod software;
+mod web_page;

@@ -25,3 +25,4 @@ pub mod symbolize;
 pub mod track;
 pub mod units;
 pub mod wait;
+pub mod web;

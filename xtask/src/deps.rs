@@ -38,6 +38,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("z3", "z3"),
     ("nodejs", "node"),
     ("perl", "perl"),
+    // A browser for the page.
+    ("chromium", "chromium"),
+    ("chromium-driver", "chromedriver"),
     // References that results are compared with, and tools that look at them.
     ("libjemalloc2", ""),
     ("libjemalloc-dev", ""),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::report_args::{DiffArgs, FlamegraphArgs, MergeArgs, ReportArgs, SymbolizeArgs};
+use super::report_args::{DiffArgs, FlamegraphArgs, MergeArgs, ReportArgs, SymbolizeArgs, TimelineArgs, WebArgs};
 
 /// Heap profiler: who holds a process's memory, asked by pid, host-wide or in-process.
 #[derive(Debug, Parser)]
@@ -54,6 +54,10 @@ pub enum Command {
     Symbolize(SymbolizeArgs),
     /// Draw a profile as a flame graph, an SVG file on standard output.
     Flamegraph(FlamegraphArgs),
+    /// Draw who held how much over a series of profiles, a stacked area chart on standard output.
+    Timeline(TimelineArgs),
+    /// Show profiles or a running process as a page in the browser, served to this machine only.
+    Web(WebArgs),
 }
 
 #[derive(Debug, Args)]

@@ -31,27 +31,24 @@ pub(super) fn load(args: &ProfileArgs) -> Result<Loaded> {
 
 /// The same for a command that shows nothing.
 pub(super) fn load_files(inputs: &[PathBuf], args: &SourceArgs) -> Result<Loaded> {
-    let (program, files) = split_program(inputs);
-    let Some((first, rest)) = files.split_first() else {
-        return Err(Error::OnlyProgram { path: inputs[0].clone() }.into());
-    };
-    let mut profile = read(first)?;
-    for path in rest {
+    let (program, files) = split(inputs)?;
+    let mut profile = read(&files[0])?;
+    for path in &files[1..] {
         let other = read(path)?;
         same_kind(&profile, &other, path)?;
         profile.merge(&other);
     }
-    let names: Vec<String> = files.iter().map(|path| name(path)).collect();
+    let names: Vec<String> = files.iter().map(|path| file_name(path)).collect();
     Ok(Loaded { profile, sources: sources(args, program), subject: names.join(" + ") })
 }
 
 /// Reads the two profiles of a comparison: the old one, and the new one with where its symbols come from.
 pub(super) fn load_two(args: &ProfileArgs) -> Result<(Profile, Loaded)> {
-    let (program, files) = split_program(&args.inputs);
+    let (program, files) = split(&args.inputs)?;
     let [old, new] = files else {
         bail!("two profiles are compared, the old and the new one; {} given", files.len());
     };
-    let subject = format!("{} - {}", name(new), name(old));
+    let subject = format!("{} - {}", file_name(new), file_name(old));
     let (before, profile) = (read(old)?, read(new)?);
     same_kind(&before, &profile, new)?;
     Ok((before, Loaded { profile, sources: sources(&args.sources, program), subject }))
@@ -65,13 +62,6 @@ pub(super) fn same_kind(profile: &Profile, other: &Profile, path: &Path) -> Resu
     }
     let words = |profile: &Profile| format!("{} and {}", of(profile).0.name, of(profile).1.name);
     bail!("{} measures {}, the others {}: they cannot be put together", path.display(), words(other), words(profile));
-}
-
-fn split_program(inputs: &[PathBuf]) -> (Option<PathBuf>, &[PathBuf]) {
-    match inputs.split_first() {
-        Some((first, rest)) if is_elf(first) => (Some(first.clone()), rest),
-        _ => (None, inputs),
-    }
 }
 
 /// Names of all addresses: those that the profile brings, else looked up in files.
@@ -105,6 +95,18 @@ pub(super) fn by_full_name(symbols: &Symbols) -> Symbols {
         }
     }
     renamed
+}
+
+/// The program, when the first argument is an ELF file, and the profiles, at least one.
+pub(super) fn split(inputs: &[PathBuf]) -> Result<(Option<PathBuf>, &[PathBuf]), Error> {
+    let (program, files) = match inputs.split_first() {
+        Some((first, rest)) if is_elf(first) => (Some(first.clone()), rest),
+        _ => (None, inputs),
+    };
+    match (&program, files) {
+        (Some(path), []) => Err(Error::OnlyProgram { path: path.clone() }),
+        _ => Ok((program, files)),
+    }
 }
 
 /// Reads one profile; `-` is standard input.
@@ -160,7 +162,8 @@ pub(super) fn regex(pattern: Option<&String>) -> Result<Option<Regex>> {
     pattern.map(compile).transpose()
 }
 
-fn name(path: &Path) -> String {
+/// Name of a file without its directories, for titles.
+pub(super) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
@@ -172,7 +175,7 @@ fn is_elf(path: &Path) -> bool {
         && magic == *b"\x7fELF"
 }
 
-fn value(args: ValueArgs) -> Value {
+pub(super) fn value(args: ValueArgs) -> Value {
     match args {
         ValueArgs { inuse_objects: true, .. } => Value::InuseObjects,
         ValueArgs { alloc_space: true, .. } => Value::AllocSpace,

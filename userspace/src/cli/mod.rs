@@ -23,7 +23,9 @@ pub mod symbolize;
 pub mod system;
 pub mod tables;
 pub mod term;
+pub mod timeline;
 pub mod unsampled;
+pub mod web;
 
 use args::Command;
 use outcome::Outcome;
@@ -41,5 +43,7 @@ pub fn dispatch(command: &Command, term: &mut Term) -> Result<Outcome> {
         Command::Merge(args) => merge::run(args, term),
         Command::Symbolize(args) => symbolize::run(args, term),
         Command::Flamegraph(args) => flamegraph::run(args, term),
+        Command::Timeline(args) => timeline::run(args, term),
+        Command::Web(args) => web::run(args, term),
     }
 }

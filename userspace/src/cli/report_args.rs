@@ -283,3 +283,38 @@ pub struct FlamegraphArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
+
+#[derive(Debug, Args)]
+pub struct TimelineArgs {
+    /// The program, when it is not at the path on record, and the profiles in the order of time.
+    #[arg(value_name = "[PROGRAM] PROFILE", required = true)]
+    pub inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub value: ValueArgs,
+    #[command(flatten)]
+    pub sources: SourceArgs,
+    /// Write to this file instead of standard output; a name that ends in .pdf gets a PDF file.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct WebArgs {
+    /// The program, when it is not at the path on record, and one or more profiles: a series in the order of time.
+    #[arg(value_name = "[PROGRAM] PROFILE", required_unless_present = "pid", conflicts_with = "pid")]
+    pub inputs: Vec<PathBuf>,
+    /// Watch this process instead: its profile is read again and again while the page is open.
+    #[arg(short, long)]
+    pub pid: Option<u32>,
+    /// Show the difference from this profile at first.
+    #[arg(long, value_name = "PROFILE", conflicts_with = "pid")]
+    pub base: Option<PathBuf>,
+    /// Port on 127.0.0.1; any free one by default.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub port: u16,
+    /// Print the address only, open no browser.
+    #[arg(long)]
+    pub no_open: bool,
+    #[command(flatten)]
+    pub sources: SourceArgs,
+}

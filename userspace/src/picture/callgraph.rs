@@ -108,8 +108,8 @@ struct Label {
 impl Label {
     fn of(node: &crate::output::graph::Node, total: f64, whole: f64, labels: &Labels<'_>) -> Label {
         let share = (node.flat.abs() / whole).min(1.0);
-        let name_size = 9.0 + 13.0 * share.sqrt();
-        let number_size = 8.0 + 5.0 * share.sqrt();
+        let name_size = 10.0 + 12.0 * share.sqrt();
+        let number_size = 9.0 + 4.0 * share.sqrt();
         let mut lines: Vec<(String, f64)> =
             font::broken(&node.name, NAME_LINE, NAME_LINES).into_iter().map(|line| (line, name_size)).collect();
         let is_leaf = node.flat.to_bits() == node.cumulative.to_bits();

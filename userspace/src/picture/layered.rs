@@ -22,7 +22,7 @@ use super::ranks::{back_edges, nearest, ranks};
 /// Between boxes of a layer, between passing edges, between layers, between parts.
 const BOX_GAP: f64 = 18.0;
 const EDGE_GAP: f64 = 8.0;
-const LAYER_GAP: f64 = 22.0;
+const LAYER_GAP: f64 = 15.0;
 const PART_GAP: f64 = 40.0;
 /// Sweeps over a graph of few places and of many.
 const SWEEPS: usize = 24;

@@ -1,0 +1,44 @@
+//! `jeprobe timeline`: a series of profiles in, growth as a stacked area chart out.
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+
+use super::load::{file_name, name_all, read, sources, split, value};
+use super::outcome::Outcome;
+use super::report_args::TimelineArgs;
+use super::term::Term;
+use crate::outfile;
+use crate::web::dataset::Dataset;
+use crate::web::drawn;
+
+/// Runs the command.
+pub fn run(args: &TimelineArgs, term: &mut Term) -> Result<Outcome> {
+    let (program, files) = split(&args.inputs)?;
+    if files.len() < 2 {
+        bail!("growth needs at least two profiles, {} given", files.len());
+    }
+    if let Some(path) = &args.output {
+        outfile::check(path)?;
+    }
+    let sources = sources(&args.sources, program);
+    let mut series = Vec::new();
+    for (at, path) in files.iter().enumerate() {
+        let profile = read(path)?;
+        let symbols = name_all(&profile, &sources);
+        // One profile at a time is in memory with its stacks.
+        series.push(Arc::new(Dataset::new(at as u64, file_name(path), at as f64, &profile, &symbols).slim()));
+    }
+    let scene = drawn::timeline(&series, value(args.value));
+    let is_pdf = args.output.as_deref().and_then(Path::extension).is_some_and(|ending| ending == "pdf");
+    let body = if is_pdf { scene.pdf() } else { scene.svg().into_bytes() };
+    let write = |out: &mut dyn Write| out.write_all(&body);
+    match &args.output {
+        Some(path) => outfile::write(path, write)?,
+        None => term.result(write)?,
+    }
+    Ok(Outcome::Complete)
+}

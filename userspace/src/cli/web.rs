@@ -1,0 +1,137 @@
+//! `jeprobe web`: profiles, or a running process, as a page in the browser.
+//!
+//! Serves until Ctrl-C. The address is the only line on stdout; it holds a token without which nothing is answered.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::load::{file_name, name_all, read, sources, split};
+use super::outcome::Outcome;
+use super::report_args::WebArgs;
+use super::term::Term;
+use crate::error::Error;
+use crate::symbolize::Sources;
+use crate::web::app::App;
+use crate::web::dataset::Dataset;
+use crate::web::live::Live;
+use crate::web::server::Server;
+
+/// Runs the command.
+pub fn run(args: &WebArgs, term: &mut Term) -> Result<Outcome> {
+    let (app, live) = match args.pid {
+        Some(pid) => watched(pid, term)?,
+        None => (profiles(args, term)?, None),
+    };
+    let app = Arc::new(app);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| Error::System { what: "start the server", source })?;
+    runtime.block_on(async {
+        let server = Server::bind(args.port).await.with_context(|| match args.port {
+            0 => "cannot open a port on 127.0.0.1".to_owned(),
+            port => format!("cannot open port {port} on 127.0.0.1"),
+        })?;
+        let url = server.url();
+        term.result(|out| writeln!(out, "{url}"))?;
+        term.say("open this address in a browser; Ctrl-C ends the server");
+        if !args.no_open {
+            open(&url, term);
+        }
+        // The reader ends when its other end goes away, and puts the switch of the process back.
+        let (alive, stop) = mpsc::channel::<()>();
+        let reader = live.map(|live| {
+            let app = app.clone();
+            thread::spawn(move || live.watch(&app, &stop))
+        });
+        let end = ended().map_err(|source| Error::System { what: "receive signals", source })?;
+        server.serve(app, end).await;
+        drop(alive);
+        if let Some(reader) = reader
+            && reader.join().is_err()
+        {
+            bail!("the reader of the process failed");
+        }
+        Ok(Outcome::Complete)
+    })
+}
+
+/// Ready at Ctrl-C, SIGTERM or when the terminal goes away.
+fn ended() -> std::io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    })
+}
+
+/// A process, with its first reading.
+fn watched(pid: u32, term: &mut Term) -> Result<(App, Option<Live>)> {
+    let mut live = Live::open(pid)?;
+    let app =
+        App::new(format!("{} (pid {})", live.name(), live.pid()), vec![format!("/proc/{}/root", live.pid()).into()]);
+    app.watch(Ok(live.pid()));
+    live.read(&app)?;
+    let sampling = if live.was_on() { "sampling was on already" } else { "sampling switched on until the end" };
+    term.say(format_args!("process {} ({}): reading its profile table, {sampling}", live.pid(), live.name()));
+    Ok((app, Some(live)))
+}
+
+/// Every file a profile of the series.
+fn profiles(args: &WebArgs, term: &mut Term) -> Result<App> {
+    let (program, files) = split(&args.inputs)?;
+    let sources = sources(&args.sources, program);
+    let names: Vec<String> = files.iter().map(|path| file_name(path)).collect();
+    let title = match names.as_slice() {
+        [one] => one.clone(),
+        [first, .., last] => format!("{first} … {last}"),
+        [] => String::new(),
+    };
+    let roots: Vec<PathBuf> = args.sources.sysroot.iter().cloned().collect();
+    let mut app = App::new(title, roots);
+    let mut id = 0;
+    if let Some(base) = &args.base {
+        app.push(dataset(id, base, &sources, term)?);
+        app.set_base(id);
+        id += 1;
+    }
+    for file in files {
+        app.push(dataset(id, file, &sources, term)?);
+        id += 1;
+    }
+    Ok(app)
+}
+
+fn dataset(id: u64, path: &std::path::Path, sources: &Sources, term: &mut Term) -> Result<Dataset> {
+    term.detail(format_args!("reading {}", path.display()));
+    let profile = read(path)?;
+    let symbols = name_all(&profile, sources);
+    Ok(Dataset::new(id, file_name(path), id as f64, &profile, &symbols))
+}
+
+/// Opens the browser, when there is a screen to open it on.
+fn open(url: &str, term: &mut Term) {
+    let has_screen = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
+    if !has_screen {
+        return;
+    }
+    let quiet =
+        Command::new("xdg-open").arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    match quiet {
+        // It ends at once; its status is collected so that no zombie stays.
+        Ok(mut child) => drop(thread::spawn(move || child.wait())),
+        Err(error) => term.detail(format_args!("cannot run xdg-open: {error}")),
+    }
+}

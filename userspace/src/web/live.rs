@@ -1,0 +1,86 @@
+//! A process that is watched: its profile table is read now and then, each reading becomes a profile of the series.
+//!
+//! ```text
+//! switch on ─► read, name, push ─► wait ─► … ─► the page is closed: switched back
+//!                                          └─► the process ends: what was read stays
+//! ```
+//!
+//! A reading with its names takes at most a tenth of the time. Sampling is switched on for as long as the server runs, when it
+//! was not on.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::app::App;
+use super::dataset::Dataset;
+use crate::error::Error;
+use crate::remote::switch::Switch;
+use crate::remote::target::Target;
+use crate::symbolize::{Sources, resolve};
+
+const READ_EVERY: Duration = Duration::from_secs(2);
+const READ_SHARE: u32 = 10;
+
+/// A process and the switch of its sampling.
+#[derive(Debug)]
+pub struct Live {
+    target: Target,
+    switch: Switch,
+    sources: Sources,
+    began: Instant,
+    readings: u64,
+}
+
+impl Live {
+    /// Opens the process and switches its sampling on.
+    pub fn open(pid: u32) -> Result<Live, Error> {
+        let target = Target::open(pid)?;
+        let switch = Switch::on(&target, None)?;
+        let root = PathBuf::from(format!("/proc/{}/root", target.pid));
+        let sources = Sources { root: Some(root), ..Sources::default() };
+        Ok(Live { target, switch, sources, began: Instant::now(), readings: 0 })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.target.pid
+    }
+
+    pub fn name(&self) -> &str {
+        &self.target.name
+    }
+
+    /// Sampling was on before.
+    pub fn was_on(&self) -> bool {
+        self.switch.was_on()
+    }
+
+    /// Takes one reading.
+    pub fn read(&mut self, app: &App) -> Result<(), Error> {
+        let reading = self.target.read()?;
+        self.switch.keep_on(reading.root.prof_active)?;
+        let symbols = resolve(&reading.profile, &self.sources);
+        let seconds = self.began.elapsed().as_secs_f64();
+        let name = if self.readings == 0 { "start".to_owned() } else { format!("+{seconds:.0} s") };
+        app.push(Dataset::new(self.readings, name, seconds, &reading.profile, &symbols));
+        self.readings += 1;
+        Ok(())
+    }
+
+    /// Reads until the other end of `stop` goes away, or the process does; then switches sampling back.
+    pub fn watch(mut self, app: &Arc<App>, stop: &Receiver<()>) {
+        let mut pause = READ_EVERY;
+        while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(pause) {
+            let now = Instant::now();
+            if let Err(error) = self.read(app) {
+                app.watch(Err(format!("{error}; this is what was read last")));
+                // There is no one left to switch back.
+                self.switch.disarm();
+                return;
+            }
+            pause = READ_EVERY.max(now.elapsed() * READ_SHARE);
+        }
+    }
+}

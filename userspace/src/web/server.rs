@@ -1,0 +1,124 @@
+//! The server: HTTP/1.1 on the loopback address, answers from [`App`].
+//!
+//! Every request is checked by `guard` before anything else. Only GET and HEAD, no bodies; heads of at most 16 KiB that come
+//! within ten seconds; a bounded number of connections; answers are made off the network's thread.
+#![forbid(unsafe_code)]
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{io, pin::pin};
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HOST, ORIGIN};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::app::{Answer, App};
+use super::guard::{self, Asker, HEADERS};
+
+const HEAD_MOST: usize = 16 << 10;
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+const CONNECTIONS: usize = 64;
+/// A refused accept (too many open files) is tried again after this.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A port and the token that requests must know.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    port: u16,
+    token: String,
+}
+
+impl Server {
+    /// Takes a port of 127.0.0.1; any when `port` is 0.
+    pub async fn bind(port: u16) -> io::Result<Server> {
+        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
+        let port = listener.local_addr()?.port();
+        Ok(Server { listener, port, token: guard::token()? })
+    }
+
+    /// The page's address.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/{}/", self.port, self.token)
+    }
+
+    /// Serves until `stop` is ready.
+    pub async fn serve(self, app: Arc<App>, stop: impl Future<Output = ()>) {
+        let (port, token): (u16, Arc<str>) = (self.port, self.token.into());
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut stop = pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut stop => return,
+                accepted = self.listener.accept() => accepted,
+            };
+            let Ok((stream, _)) = accepted else {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let Ok(permit) = room.clone().try_acquire_owned() else { continue };
+            let (app, token) = (app.clone(), token.clone());
+            tokio::spawn(async move {
+                let service = service_fn(|request| answer(request, app.clone(), token.clone(), port));
+                let mut http = http1::Builder::new();
+                http.max_buf_size(HEAD_MOST).timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
+                // A browser that goes away in the middle is no event.
+                let _ended = http.serve_connection(TokioIo::new(stream), service).await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    app: Arc<App>,
+    token: Arc<str>,
+    port: u16,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let asker = Asker {
+        // A header that is there but no text must not pass for one that is not there.
+        host: header(HOST),
+        origin: request.headers().get(ORIGIN).map(|value| value.to_str().unwrap_or("?")),
+        fetch_site: request.headers().get("sec-fetch-site").map(|value| value.to_str().unwrap_or("?")),
+    };
+    if request.headers().get_all(HOST).iter().count() > 1 {
+        return Ok(respond(Answer::error(400, "the request has two hosts"), true));
+    }
+    if let Some(why) = guard::refuse(&asker, port) {
+        return Ok(respond(Answer::error(403, why), true));
+    }
+    let Some(path) = guard::behind_token(request.uri().path(), &token) else {
+        return Ok(respond(
+            Answer::error(403, "the address lacks the token; open the one that jeprobe web printed"),
+            true,
+        ));
+    };
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return Ok(respond(Answer::error(405, "only GET"), true));
+    }
+    let with_body = request.method() == Method::GET;
+    let (path, query) = (path.to_owned(), request.uri().query().unwrap_or_default().to_owned());
+    let made = tokio::task::spawn_blocking(move || app.answer(&path, &query)).await;
+    Ok(respond(made.unwrap_or_else(|_| Answer::error(500, "the answer was not made")), with_body))
+}
+
+fn respond(answer: Answer, with_body: bool) -> Response<Full<Bytes>> {
+    let body = if with_body { Bytes::from(answer.body) } else { Bytes::new() };
+    let mut response = Response::builder().status(answer.status).header(CONTENT_TYPE, answer.kind);
+    for (name, value) in HEADERS {
+        response = response.header(name, value);
+    }
+    // All parts are constants of this program.
+    response.body(Full::new(body)).unwrap_or_default()
+}
