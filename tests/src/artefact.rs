@@ -71,6 +71,11 @@ pub fn command() -> PathBuf {
     need(target_dir().join("release/jeprobe"), "test suite")
 }
 
+/// The `jeprof` command.
+pub fn jeprof() -> PathBuf {
+    need(target_dir().join("release/jeprof"), "test suite")
+}
+
 fn need(path: PathBuf, task: &str) -> PathBuf {
     assert!(path.exists(), "{} is missing: run `cargo xtask {task}`, which builds it", path.display());
     path

@@ -10,6 +10,7 @@
 //! | [`facts`] | `key = value` lines printed by a program, compared with a table of expectations |
 //! | [`privilege`] | what the host allows, and the printed skip when it does not |
 //! | [`golden`] | comparison with a checked-in file |
+//! | [`oracle`] | the perl jeprof beside ours |
 //! | [`sampling`] | truth against estimate: the estimator's variance and the bound for many sites |
 //! | [`truth`] | the program of known sites, tables of text reports |
 //!
@@ -22,6 +23,7 @@ pub mod compile;
 pub mod facts;
 pub mod golden;
 pub mod http;
+pub mod oracle;
 pub mod privilege;
 pub mod sampling;
 pub mod target;

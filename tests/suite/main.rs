@@ -3,6 +3,10 @@
 
 mod cli_errors;
 mod dump_failures;
+mod jeprof_cli;
+mod jeprof_programs;
+mod jeprof_recorded;
+mod jeprof_remote;
 mod loader;
 mod mallctl_tree;
 mod redis;
