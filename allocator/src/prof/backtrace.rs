@@ -363,36 +363,53 @@ fn compare(trace: &Trace, found: Walked, first: Registers, words: StackWords, ma
     let before = generation();
     let Some(mut slot) = take_walker() else { return };
     let Some(Walker { stack, inner }) = slot.as_deref_mut() else { return };
-    let by_tables = stack.run(|| inner.walk(first, words, max));
+    let mut frames = alloc::vec::Vec::new();
+    let truncated = stack.run(|| inner.walk(first, words, max, |frame| frames.push(frame)));
     if generation() == before && trace.is_of(before) {
         let kept: alloc::vec::Vec<u64> = trace.frames(found).collect();
-        assert_eq!((kept, found.truncated), by_tables, "remembered walk against one by tables");
+        assert_eq!((kept, found.truncated), (frames, truncated), "remembered walk against one by tables");
     }
 }
 
-#[cfg(debug_assertions)]
 impl Inner {
-    /// The frames as `Trace::frames` gives them, and whether there would have been more.
-    fn walk(&mut self, first: Registers, words: StackWords, max: usize) -> (alloc::vec::Vec<u64>, bool) {
+    /// Calls `act` with the frames as `Trace::frames` gives them; true when there would have been more.
+    fn walk(&mut self, first: Registers, words: StackWords, max: usize, mut act: impl FnMut(u64)) -> bool {
         let own = own_text();
         let (mut at, mut key) = (first, Key::first(first.pc));
-        let mut frames = alloc::vec::Vec::new();
+        let mut depth = 0;
         loop {
             match self.step(at, key.is_first(), |addr| words.read(addr)) {
                 Step::Caller(caller) => at = caller,
-                Step::End => return (frames, false),
-                Step::Broken => return (frames, true),
+                Step::End => return false,
+                Step::Broken => return true,
             }
             key = Key::caller(at.pc);
-            if frames.is_empty() && own.contains(&at.pc) {
+            if depth == 0 && own.contains(&at.pc) {
                 continue;
             }
-            if frames.len() == max {
-                return (frames, true);
+            if depth == max {
+                return true;
             }
-            frames.push(if frames.is_empty() { at.pc - 1 } else { at.pc });
+            act(if depth == 0 { at.pc - 1 } else { at.pc });
+            depth += 1;
         }
     }
+}
+
+/// Walks the stack by the unwinder alone; number of frames. For measurements.
+#[inline(never)]
+pub(crate) fn walk_by_unwinder(stack: &mut Stack) -> Option<usize> {
+    let first = here();
+    let mut slot = take_walker()?;
+    let walker = slot.as_deref_mut()?;
+    if !(stack.low..stack.high).contains(&first.sp) {
+        walker.find_stack(stack, first.sp);
+    }
+    let words = StackWords::new(first.sp, stack.high);
+    let Walker { stack, inner } = walker;
+    let mut depth = 0;
+    stack.run(|| inner.walk(first, words, MAX_FRAMES, |_| depth += 1));
+    Some(depth)
 }
 
 /// Reads the modules again and replaces the snapshot when they changed. With `wait`, waits for another thread that is

@@ -8,6 +8,8 @@ pub mod hooks;
 mod index;
 mod maps;
 mod modules;
+#[doc(hidden)]
+pub mod pieces;
 mod recorder;
 mod records;
 mod rule;

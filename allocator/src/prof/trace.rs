@@ -124,6 +124,13 @@ impl Trace {
         Some(Box::new(trace))
     }
 
+    /// Forgets the last walk.
+    pub(crate) fn forget(&mut self) {
+        self.generation = NEVER;
+        self.frames.clear();
+        self.links.clear();
+    }
+
     /// True when the frames were found by the rules of this generation.
     #[cfg(debug_assertions)]
     pub(crate) fn is_of(&self, generation: Option<u64>) -> bool {

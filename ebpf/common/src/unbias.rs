@@ -33,6 +33,9 @@ pub fn probability(usable: u64, interval: u64) -> f64 {
 
 /// Estimated bytes, unbiased, that one sample of `usable` bytes stands for: round(s / p(s)).
 pub fn weight_bytes(usable: u64, interval: u64) -> u64 {
+    if interval <= 1 {
+        return usable;
+    }
     let p = probability(usable, interval);
     if p <= 0.0 {
         return 0;
@@ -46,7 +49,11 @@ pub fn weight_objects8(usable: u64, weight_bytes: u64) -> u64 {
     if usable == 0 {
         return 0;
     }
-    libm::round(8.0 * weight_bytes as f64 / usable as f64) as u64
+    // In integers where they hold it: every sample and every free of one comes here.
+    match weight_bytes.checked_mul(8).and_then(|eight| eight.checked_add(usable / 2)) {
+        Some(sum) => sum / usable,
+        None => libm::round(8.0 * weight_bytes as f64 / usable as f64) as u64,
+    }
 }
 
 /// Objects and bytes as a heap file carries them.

@@ -1,0 +1,102 @@
+//! The sampler's parts one by one, for `cargo bench`. Nothing of the allocator uses this.
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::boxed::Box;
+
+use jeprobe_abi::logic::hash_frames;
+use jeprobe_abi::unbias;
+
+use super::backtrace::{self, Stack};
+use super::records::{ContextCell, Ptr, ThreadCell};
+use super::sampler::Sampler;
+use super::table::{self, Frames, Sample};
+use super::trace::Trace;
+use crate::sys;
+
+/// What a thread needs to walk its stack.
+pub struct Walk {
+    trace: Box<Trace>,
+    stack: Stack,
+}
+
+impl Walk {
+    /// `None` without memory.
+    pub fn new() -> Option<Walk> {
+        Trace::new().map(|trace| Walk { trace, stack: Stack::UNKNOWN })
+    }
+
+    /// Walks the stack, remembering the last walk; number of frames.
+    pub fn remembered(&mut self) -> Option<usize> {
+        backtrace::walk(&mut self.trace, &mut self.stack, sys::clock_recent_ns()).map(|walked| walked.depth)
+    }
+
+    /// Walks the stack by known rules, remembering nothing; number of frames.
+    pub fn by_rules(&mut self) -> Option<usize> {
+        self.trace.forget();
+        self.remembered()
+    }
+
+    /// Walks the stack by the unwinder alone; number of frames.
+    pub fn by_unwinder(&mut self) -> Option<usize> {
+        backtrace::walk_by_unwinder(&mut self.stack)
+    }
+}
+
+/// Some stacks, and a thread that samples in them.
+pub struct Records {
+    thread: Ptr<ThreadCell>,
+    context: Ptr<ContextCell>,
+    frames: [u64; 20],
+}
+
+impl Records {
+    /// `None` without memory.
+    pub fn new() -> Option<Records> {
+        let thread = table::new_thread(sys::gettid())?;
+        let mut frames = [0; 20];
+        frames.iter_mut().zip(0x40_0000..).for_each(|(frame, pc)| *frame = pc);
+        let (context, _) = table::context(&stack(&frames), false)?;
+        Some(Records { thread, context, frames })
+    }
+
+    /// Hashes 20 frames and finds their record; false when that is not the one.
+    pub fn find(&self) -> bool {
+        table::context(&stack(&self.frames), false).is_some_and(|(context, new)| !new && context.same(self.context))
+    }
+
+    /// Records a sample of `ptr` in a known stack.
+    pub fn record(&self, ptr: usize) -> bool {
+        let sample = Sample { ptr, usable_bytes: 256, requested_bytes: 250, weight_bytes: weight(256), time_ns: 1 };
+        table::record(self.thread, self.context, &sample)
+    }
+
+    /// Forgets it again; false when there was none.
+    pub fn remove(&self, ptr: usize) -> bool {
+        table::remove(ptr).is_some()
+    }
+}
+
+fn stack(frames: &[u64]) -> Frames<impl Iterator<Item = u64> + Clone> {
+    Frames { depth: frames.len(), hash: hash_frames(frames), leaf_first: frames.iter().copied() }
+}
+
+/// Draws of distances between samples.
+pub struct Draws(Sampler);
+
+impl Draws {
+    pub fn new(seed: u64) -> Draws {
+        Draws(Sampler::seeded(seed))
+    }
+
+    /// Bytes to the next sample at a mean of `2^lg`.
+    pub fn draw(&mut self, lg: u32) -> u64 {
+        self.0.distance(lg)
+    }
+}
+
+/// Weight in bytes of a sample of `usable` bytes at `lg` 19.
+pub fn weight(usable: u64) -> u64 {
+    unbias::weight_bytes(usable, 1 << 19)
+}
