@@ -343,9 +343,9 @@ fn strangers_are_refused() {
     ] {
         assert_eq!(status(&format!("{root}{path}"), &own, ""), Some(code), "{path}");
     }
-    let post =
+    let posted =
         format!("POST {root}list.json HTTP/1.1\r\nHost: {own}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    assert_eq!(http::send(port, post.as_bytes()).map(|answer| answer.status), Some(405));
+    assert_eq!(http::send(port, posted.as_bytes()).map(|answer| answer.status), Some(405));
     let twice = format!("GET {root} HTTP/1.1\r\nHost: {own}\r\nHost: evil\r\nConnection: close\r\n\r\n");
     assert_eq!(http::send(port, twice.as_bytes()).map(|answer| answer.status), Some(400));
 
