@@ -220,7 +220,8 @@ pub fn sample(thread: &ThreadProf, object: Option<Object>, usable: usize, alloca
             usable_bytes: usable as u64,
             requested_bytes: requested as u64,
             weight_bytes: unbias::weight_bytes(usable as u64, unbias::interval_bytes(drawn_lg)),
-            time_ns: sys::clock_recent_ns(),
+            // A tracer orders this sample among the events of its probes; nobody else needs the very moment.
+            time_ns: if wanted { sys::clock_monotonic_ns() } else { sys::clock_recent_ns() },
         };
         marked = take(thread, &sample, active, wanted);
     }
