@@ -43,7 +43,8 @@ fn is_root() -> bool {
 /// The command as an unprivileged user. Copied first: that user may not enter the build's directory.
 fn as_nobody(dir: &TempDir, args: &[&str]) -> Ended {
     let copy = dir.path().join("jeprobe");
-    fs::copy(artefact::command(), &copy).expect("the temporary directory is writable");
+    // By a process of its own: a file open for writing here is inherited by what other tests start, and busy for that long.
+    Run::new("cp").arg(artefact::command()).arg(&copy).finish().ok();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("our own directory");
     Run::new("/usr/bin/setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
@@ -160,7 +161,11 @@ fn results_that_cannot_be_written() {
     says(
         &ended,
         1,
-        &[&format!("jeprobe: error: cannot write {directory}"), "  caused by: Is a directory (os error 21)"],
+        &[
+            &format!("jeprobe: error: cannot write {directory}"),
+            "  caused by: Is a directory (os error 21)",
+            "hint: that is a directory; name a file in it with -o",
+        ],
     );
     let ended = jeprobe(&["run", "--flamegraph", "/proc/x.svg", "--", "true"]);
     assert_eq!(ended.code(), 1, "{ended}");

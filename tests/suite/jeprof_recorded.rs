@@ -120,7 +120,6 @@ fn other_outputs() {
         &report(),
         &[
             "--collapsed ./leak hand.heap",
-            "--collapsed ./cpp cpp.heap",
             "--callgrind ./leak hand.heap",
             "--callgrind ./leak leak.heap",
             "--callgrind ./cpp cpp.heap",

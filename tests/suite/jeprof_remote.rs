@@ -181,7 +181,7 @@ fn several_servers_are_asked_at_once() {
     let other = format!("127.0.0.1:{}/pprof/heap", servers[1].port);
     let (ended, _directory) = run(&artefact::jeprof(), &["--text", "--show_bytes", &url(0), &other]);
     let ended = ended.ok();
-    assert!(ended.stdout.starts_with("Total: 17772182 B\n"), "{}", ended.stdout);
+    assert!(ended.stdout.starts_with("Total: 17772183 B\n"), "{}", ended.stdout);
     assert!(ended.stderr.contains("Fetching 2 profiles, Be patient...\n"), "{}", ended.stderr);
     assert_eq!(ended.stderr.matches("Wrote profile to ").count(), 2, "{}", ended.stderr);
     for server in &servers {
