@@ -169,6 +169,10 @@ impl Live {
     pub fn free(&mut self, event: &FreeEvent) {
         self.frees += 1;
         let time_ns = event.header.time_ns;
+        // The table lost it before its reading began; what it has at this address came later.
+        if time_ns < self.began_ns {
+            return;
+        }
         match self.held.get(&event.ptr) {
             // Of an older object at the same address: the table was read after it was freed and the next one taken.
             Some(held) if held.seeded && held.time_ns > time_ns => {}
