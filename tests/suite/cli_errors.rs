@@ -44,7 +44,7 @@ fn is_root() -> bool {
 fn as_nobody(dir: &TempDir, args: &[&str]) -> Ended {
     let copy = dir.path().join("jeprobe");
     // By a process of its own: a file open for writing here is inherited by what other tests start, and busy for that long.
-    Run::new("cp").arg(artefact::command()).arg(&copy).finish().ok();
+    let _ = Run::new("cp").arg(artefact::command()).arg(&copy).finish().ok();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("our own directory");
     Run::new("/usr/bin/setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
