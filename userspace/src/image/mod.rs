@@ -23,7 +23,7 @@ mod elf;
 mod error;
 mod frames;
 #[cfg(test)]
-mod oracle;
+pub(crate) mod oracle;
 mod symtab;
 
 use std::path::Path;

@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use super::{DisasmLine, Image, SourceFrame};
 
-const C: &str = r"
+/// A program with an inlined function, for every test that has an image made.
+pub(crate) const C: &str = r"
 #include <stdlib.h>
 static inline int square(int x) { return x * x; }
 static __attribute__((noinline)) int work(int n) {

@@ -6,17 +6,7 @@ use std::process::Command;
 
 use super::damage::rounds;
 use crate::image::Image;
-
-const SOURCE: &str = r"
-#include <stdlib.h>
-static inline int square(int x) { return x * x; }
-static __attribute__((noinline)) int work(int n) {
-    int sum = 0;
-    for (int i = 0; i < n; i++) if (i & 1) sum += square(i); else sum -= i;
-    return sum;
-}
-int main(int argc, char **argv) { void *p = malloc(work(argc)); free(p); return argv[0] == p; }
-";
+use crate::image::oracle::C;
 
 /// Everything that an image can be asked.
 fn ask(path: &Path, addresses: &[u64]) {
@@ -32,7 +22,7 @@ fn ask(path: &Path, addresses: &[u64]) {
 
 fn program(folder: &Path, flags: &[&str]) -> PathBuf {
     let (source, program) = (folder.join("damaged.c"), folder.join("good"));
-    std::fs::write(&source, SOURCE).expect("a source file");
+    std::fs::write(&source, C).expect("a source file");
     let status = Command::new("cc").args(flags).arg(&source).arg("-o").arg(&program).status();
     assert!(status.expect("a C compiler is installed by `cargo xtask deps`").success());
     program

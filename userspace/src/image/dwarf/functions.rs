@@ -6,7 +6,7 @@ use gimli::{AttributeValue, UnitOffset};
 
 use super::intervals::{Intervals, Ranges};
 use super::slice::{Dwarf, Slice, Unit};
-use super::units::{self, add_ranges};
+use super::units::{self, add_code};
 
 /// References from a function to what it is an instance of; more are a cycle.
 const MAX_REFERENCES: u32 = 100;
@@ -92,22 +92,7 @@ fn walk(
         let number = list.len() as u32;
         open.push(Some(number));
         let mut ranges = Ranges::default();
-        let (mut low, mut high, mut size) = (0, None, None);
-        for specification in abbreviation.attributes() {
-            let attribute = entries.read_attribute(*specification)?;
-            match attribute.name() {
-                dw::DW_AT_low_pc => low = dwarf.attr_address(unit, attribute.value())?.unwrap_or(0),
-                dw::DW_AT_high_pc => match attribute.value() {
-                    AttributeValue::Udata(value) => size = Some(value),
-                    value => high = dwarf.attr_address(unit, value)?,
-                },
-                dw::DW_AT_ranges => add_ranges(dwarf, unit, attribute.value(), &mut ranges),
-                _ => {}
-            }
-        }
-        if let Some(high) = high.or_else(|| size.map(|size| low.wrapping_add(size))).filter(|high| *high != 0) {
-            ranges.add(low, high);
-        }
+        add_code(dwarf, unit, (&mut entries, abbreviation), &mut ranges)?;
         list.push(Function { offset, caller, is_inlined, low: ranges.first() });
         intervals.extend(ranges.intervals(number));
     }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use gimli::constants as dw;
-use gimli::{AttributeValue, DebugInfoOffset, DwLang, UnitOffset, UnitSectionOffset};
+use gimli::{Abbreviation, AttributeValue, DebugInfoOffset, DwLang, EntriesRaw, UnitOffset, UnitSectionOffset};
 
 use super::intervals::{Intervals, Ranges};
 use super::slice::{Dwarf, Slice, Unit};
@@ -78,6 +78,16 @@ impl UnitIndex {
 fn root_ranges<'a>(dwarf: &Dwarf<'a>, unit: &Unit<'a>, ranges: &mut Ranges) -> gimli::Result<()> {
     let mut entries = unit.entries_raw(None)?;
     let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(()) };
+    add_code(dwarf, unit, (&mut entries, abbreviation), ranges)
+}
+
+/// Adds where the code of an entry lies, and reads past its attributes.
+pub(super) fn add_code<'a>(
+    dwarf: &Dwarf<'a>,
+    unit: &Unit<'a>,
+    (entries, abbreviation): (&mut EntriesRaw<'_, Slice<'a>>, &Abbreviation),
+    ranges: &mut Ranges,
+) -> gimli::Result<()> {
     let (mut low, mut high, mut size) = (0, None, None);
     for specification in abbreviation.attributes() {
         let attribute = entries.read_attribute(*specification)?;
@@ -98,12 +108,7 @@ fn root_ranges<'a>(dwarf: &Dwarf<'a>, unit: &Unit<'a>, ranges: &mut Ranges) -> g
 }
 
 /// Adds the list that a `DW_AT_ranges` refers to, up to damage in it.
-pub(super) fn add_ranges<'a>(
-    dwarf: &Dwarf<'a>,
-    unit: &Unit<'a>,
-    value: AttributeValue<Slice<'a>>,
-    ranges: &mut Ranges,
-) {
+fn add_ranges<'a>(dwarf: &Dwarf<'a>, unit: &Unit<'a>, value: AttributeValue<Slice<'a>>, ranges: &mut Ranges) {
     if let Ok(Some(mut list)) = dwarf.attr_ranges(unit, value) {
         while let Ok(Some(range)) = list.next() {
             ranges.add(range.begin, range.end);
