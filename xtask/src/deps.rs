@@ -36,6 +36,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("python3", "python3"),
     ("libpython3-stdlib", ""),
     ("z3", "z3"),
+    ("lua5.4", "lua5.4"),
+    ("ghostscript", "gs"),
+    ("rocksdb-tools", "db_bench"),
     ("nodejs", "node"),
     ("perl", "perl"),
     // A browser for the page.

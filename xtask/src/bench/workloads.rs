@@ -81,6 +81,26 @@ pub(crate) const ALL: &[Workload] = &[
     real("sqlite", "sqlite3", &[":memory:", ".read @/tables.sql"], &[]),
     real("gcc", "g++", &["-std=c++17", "-O1", "-S", "-o", "/dev/null", "@/strings.cc"], &[]),
     real("z3", "z3", &["@/puzzles.smt2"], &[]),
+    real("lua", "lua5.4", &["@/heap.lua"], &[]),
+    real("gs", "gs", GS, &[]),
+    real("rocksdb", "db_bench", ROCKSDB, &[]),
+];
+
+const GS: &[&str] =
+    &["-q", "-dNOPAUSE", "-dBATCH", "-dSAFER", "-sDEVICE=ppmraw", "-r100", "-sOutputFile=/dev/null", "@/pages.ps"];
+
+/// Two threads fill a store and read it; in the scratch folder, without a log.
+const ROCKSDB: &[&str] = &[
+    "--db=rocksdb",
+    "--benchmarks=fillrandom,readrandom,seekrandom",
+    "--num=100000",
+    "--reads=20000",
+    "--threads=2",
+    "--compression_type=none",
+    "--disable_wal=true",
+    "--seed=1",
+    "--value_size=100",
+    "--write_buffer_size=8388608",
 ];
 
 const fn real(
@@ -183,6 +203,10 @@ mod tests {
             if let Kind::Own { program, .. } = workload.kind {
                 let source = ["c", "cc"].iter().any(|end| sources().join(format!("{program}.{end}")).is_file());
                 assert!(source, "{program}");
+            }
+            if let Kind::Real { args, .. } = workload.kind {
+                let named = args.iter().filter_map(|arg| arg.split_once("@/")).map(|(_, file)| file);
+                named.for_each(|file| assert!(sources().join(file).is_file(), "{file}"));
             }
         }
     }
