@@ -16,7 +16,7 @@ use crate::extent::{Extent, State};
 use crate::pages::{Fit, PageStats, Pages, Which};
 use crate::prim::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::quick;
-use crate::sizeclass::{CACHED_MAX, NBINS, SlabShape, index_of, page_class_bytes, page_index_ceil, size_of_index};
+use crate::sizeclass::{CACHED_MAX, NBINS, SlabShape, index_of, size_of_index};
 use crate::slab;
 use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
@@ -44,13 +44,9 @@ pub(crate) const fn class_of_offset(fast: usize) -> usize {
 
 pub use crate::pages::LargeStats;
 
-/// Bytes of the extent for a large block of `usable` bytes: up to 1 MiB its size class, so that blocks of about the same
-/// length take each other's place as they are. What lies behind the usable bytes is not touched for the block.
+/// Bytes of the extent for a large block of `usable` bytes. What lies behind the usable bytes is not touched for the block.
 fn extent_bytes(usable: usize) -> usize {
-    if usable > quick::MAX_BYTES {
-        return usable;
-    }
-    align_up(page_class_bytes(page_index_ceil(usable)), sys::page_size()).unwrap_or(usable)
+    align_up(quick::rounded(usable), sys::page_size()).unwrap_or(usable)
 }
 
 /// One arena.
@@ -143,12 +139,17 @@ impl Arena {
 
     /// A large block of `usable` bytes (page multiple); its extent.
     pub(crate) fn alloc_large(&self, usable: usize, align: usize, fit: Fit) -> Result<&'static Extent, AllocError> {
+        let mut exchange = None;
         let extent = self.alloc_pages(|pages| {
             let extent = pages.alloc(extent_bytes(usable), align, fit)?;
             pages.large.allocs += 1;
             pages.large.live_bytes += extent.bytes();
+            exchange = pages.exchange_limit();
             Ok(extent)
         })?;
+        if let Some(limit_bytes) = exchange {
+            self.purge_to(Which::Dirty, limit_bytes);
+        }
         extent.set_use(index_of(usable), false);
         extent.set_usable(usable);
         Self::map_large(extent);
@@ -184,8 +185,9 @@ impl Arena {
         }
     }
 
-    /// Changes the usable bytes of a large block without moving it; false when that is impossible.
-    pub(crate) fn resize_large(&self, extent: &'static Extent, usable: usize) -> bool {
+    /// Changes the usable bytes of a large block without moving it; false when that is impossible or, for a block that
+    /// may move, not worth it.
+    pub(crate) fn resize_large(&self, extent: &'static Extent, usable: usize, may_move: bool) -> bool {
         let (old, have, want) = (extent.usable(), extent.bytes(), extent_bytes(usable));
         if usable == old {
             return true;
@@ -196,9 +198,9 @@ impl Arena {
             pages.shrink_in_place(extent, want)
         } else {
             want == have
-                || pages.grow_in_place(extent, want - have)
+                || pages.grow_in_place(extent, want - have, may_move)
                 || usable <= have
-                || pages.grow_in_place(extent, usable - have)
+                || pages.grow_in_place(extent, usable - have, may_move)
         };
         if done {
             extent.set_use(index_of(usable), false);

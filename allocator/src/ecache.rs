@@ -17,7 +17,7 @@ use crate::base;
 use crate::ds::link::{Link, same};
 use crate::ds::list::ListNode;
 use crate::extent::{Extent, State};
-use crate::sizeclass::{GRANULE, LG_GRANULE};
+use crate::steps;
 
 /// Steps per doubling, log2. More keep cuts closer to the request; each costs 8 bytes of every set.
 const LG_STEPS: u32 = 4;
@@ -29,23 +29,14 @@ const NEAR_FITS: usize = 2;
 /// Rings that are looked at for an extent that has the alignment by chance.
 const ALIGNED_TRIES: usize = 4;
 
-/// Largest step that a run of `bytes` holds.
 #[inline]
 fn step_floor(bytes: usize) -> usize {
-    let pages = bytes >> LG_GRANULE;
-    let lg = pages.max(1).ilog2();
-    let step =
-        if lg < LG_STEPS { pages } else { (((lg - LG_STEPS) as usize) << LG_STEPS) + (pages >> (lg - LG_STEPS)) };
-    step.min(RINGS - 1)
+    steps::floor::<LG_STEPS>(bytes).min(RINGS - 1)
 }
 
-/// Smallest step whose extents all have at least `bytes`.
 #[inline]
 fn step_ceil(bytes: usize) -> usize {
-    let pages = bytes.div_ceil(GRANULE);
-    let lg = pages.max(1).ilog2();
-    let round = if lg <= LG_STEPS { 0 } else { (1usize << (lg - LG_STEPS)) - 1 };
-    step_floor(pages.saturating_add(round).saturating_mul(GRANULE))
+    steps::ceil::<LG_STEPS>(bytes).min(RINGS - 1)
 }
 
 /// Free extents of one state.
@@ -130,9 +121,40 @@ impl ExtentSet {
         None
     }
 
-    /// A longest extent of the set, if it has at least `bytes`; it stays in the set.
-    pub(crate) fn find_roomy(&self, bytes: usize) -> Option<&'static Extent> {
-        self.longest().filter(|extent| extent.bytes() >= bytes)
+    /// Of the `tries` longest extents, the first that `fits`; it stays in the set.
+    pub(crate) fn search_longest(
+        &self,
+        mut tries: usize,
+        mut fits: impl FnMut(&'static Extent) -> bool,
+    ) -> Option<&'static Extent> {
+        for (w, word) in self.filled.iter().enumerate().rev() {
+            let mut bits = *word;
+            while bits != 0 {
+                let bit = bits.ilog2() as usize;
+                bits &= !(1 << bit);
+                let head = self.heads.get(w * 64 + bit)?.get()?;
+                let mut extent = head;
+                loop {
+                    if tries == 0 {
+                        return None;
+                    }
+                    if fits(extent) {
+                        return Some(extent);
+                    }
+                    tries -= 1;
+                    extent = extent.next().get()?;
+                    if same(extent, head) {
+                        break;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Bytes of the longest extents' step; 0 for an empty set.
+    pub(crate) fn longest_bytes(&self) -> usize {
+        self.longest().map_or(0, Extent::bytes)
     }
 
     /// Head of the last ring that is not empty.
@@ -238,6 +260,7 @@ impl ExtentSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sizeclass::GRANULE;
     use std::boxed::Box;
 
     fn extent(page: usize, pages: usize) -> &'static Extent {
@@ -247,17 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_round_both_ways() {
-        let mut last = 0;
-        for pages in 1..1usize << 17 {
-            let (floor, ceil) = (step_floor(pages * GRANULE), step_ceil(pages * GRANULE));
-            assert!(floor >= last && floor - last <= 1 && ceil >= floor && ceil - floor <= 1, "{pages} pages");
-            assert!(pages > 32 || (floor, ceil) == (pages, pages));
-            // The shortest run filed under `ceil` is long enough.
-            assert!(ceil == floor || step_floor((pages - 1) * GRANULE) <= floor);
-            assert!(pages == 1 || step_floor((pages - 1) * GRANULE) < ceil || ceil == floor);
-            last = floor;
-        }
+    fn lengths_beyond_the_rings_share_the_last() {
         assert_eq!((step_floor(1 << 32), step_floor(1 << 46), step_ceil(1 << 46)), (RINGS - 1, RINGS - 1, RINGS - 1));
         assert_eq!(step_ceil(usize::MAX), RINGS - 1);
         assert!(step_floor((1 << 32) - GRANULE) < RINGS - 1);
@@ -274,8 +287,6 @@ mod tests {
         assert!(same(set.find(3 * GRANULE).expect("fit"), b));
         assert!(same(set.find(5 * GRANULE).expect("fit"), c));
         assert!(set.find(65 * GRANULE).is_none());
-        assert!(same(set.find_roomy(5 * GRANULE).expect("fit"), c));
-        assert!(set.find_roomy(65 * GRANULE).is_none());
         set.remove(b);
         assert!(same(set.find(GRANULE).expect("fit"), a));
         assert!(same(set.coldest().expect("coldest"), c));
@@ -297,6 +308,23 @@ mod tests {
         assert!(same(set.find(2 << 32).expect("fit"), giant));
         assert!(set.find(4 << 32).is_none());
         set.check();
+    }
+
+    #[test]
+    fn the_longest_are_searched_in_order() {
+        let mut set = ExtentSet::new(State::Dirty).expect("memory");
+        let (long, middle, short) = (extent(1, 400), extent(1000, 40), extent(2000, 4));
+        for extent in [middle, short, long] {
+            set.insert(extent);
+        }
+        let mut seen = std::vec::Vec::new();
+        let found = set.search_longest(8, |extent| {
+            seen.push(extent.bytes() / GRANULE);
+            extent.bytes() < 10 * GRANULE
+        });
+        assert!(same(found.expect("found"), short) && seen == [400, 40, 4]);
+        assert!(set.search_longest(2, |extent| extent.bytes() < 10 * GRANULE).is_none());
+        assert_eq!(set.longest_bytes(), 400 * GRANULE);
     }
 
     #[test]

@@ -223,9 +223,9 @@ pub(crate) fn purge_forced(extent: &'static Extent) -> bool {
     unsafe { sys::purge_forced(extent.addr(), extent.bytes()) }
 }
 
-/// Asks for huge pages, or for none, in a fresh chunk.
+/// Asks for huge pages, or for none, in memory that is not in use yet.
 pub(crate) fn advise_huge(chunk: *mut u8, bytes: usize, wanted: bool) {
-    // SAFETY: S1: the caller just reserved the range. What the kernel refuses is a lost chance, no error.
+    // SAFETY: S1: the range is part of a chunk, by the caller. What the kernel refuses is a lost chance, no error.
     unsafe { sys::advise_huge(chunk, bytes, wanted) };
 }
 

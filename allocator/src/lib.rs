@@ -59,6 +59,7 @@ pub mod sizeclass;
 pub(crate) mod slab;
 #[cfg(not(loom))]
 pub mod stats;
+pub(crate) mod steps;
 pub mod sync;
 #[cfg(not(loom))]
 pub mod sys;

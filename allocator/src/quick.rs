@@ -1,7 +1,7 @@
 //! Extents that were freed a moment ago, kept whole for the next request of their length.
 //!
 //! ```text
-//!   lists  │ 4 KiB │ 8 KiB │ … │ 32 KiB │ 40 KiB │ … │ 1 MiB │      one for each page class
+//!   lists  │ 4 KiB │ 8 KiB │ … │ 64 KiB │ 72 KiB │ … │ 1 MiB │      one for each step, eight to a doubling
 //!          └─► newest ─► … ─► oldest
 //! ```
 //!
@@ -11,24 +11,29 @@
 //! and before it moves a block. Under the `Pages` lock.
 //!
 //! I-QUICK-1: an extent here has state Quick, no word of the page map but that of its first page, and the exact length
-//! of its class. `bytes` is their sum.
+//! of its step. `bytes` is their sum.
 #![forbid(unsafe_code)]
 
 use crate::ds::link::Link;
 use crate::ds::list::ListNode;
 use crate::extent::{Extent, State};
-use crate::sizeclass::{page_class_bytes, page_index_ceil};
+use crate::steps;
 
-/// Page classes up to 1 MiB. Longer blocks are worth the merge: they are rare, and long runs dear.
-const CLASSES: usize = 28;
-/// Bytes that one class may keep, and extents: beyond this they merge at once.
+/// Steps to a doubling, log2: with 4 steps, the pages behind the usable bytes made up 8 % of what became resident.
+pub(crate) const LG_STEPS: u32 = 3;
+/// Longer blocks are worth the merge: they are rare, and long runs dear.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
+/// Lists: one for each step up to the longest; the one of step 0 is never used.
+const CLASSES: usize = steps::floor::<LG_STEPS>(MAX_BYTES) + 1;
+/// Bytes that one list may keep, and extents: beyond this they merge at once.
 const CLASS_BYTES: usize = 2 << 20;
 const CLASS_EXTENTS: usize = 32;
 
-/// Largest length kept here, bytes.
-pub(crate) const MAX_BYTES: usize = page_class_bytes(CLASSES - 1);
-
-const _: () = assert!(MAX_BYTES == 1 << 20);
+/// Length that an extent for `bytes` gets, so that blocks of about the same length take each other's place as they are.
+#[inline]
+pub(crate) fn rounded(bytes: usize) -> usize {
+    if bytes > MAX_BYTES { bytes } else { steps::bytes::<LG_STEPS>(steps::ceil::<LG_STEPS>(bytes)) }
+}
 
 /// The lists of one arena.
 pub(crate) struct Quick {
@@ -52,10 +57,10 @@ impl Quick {
     #[inline]
     pub(crate) fn put(&mut self, extent: &'static Extent) -> bool {
         let bytes = extent.bytes();
-        let class = page_index_ceil(bytes);
+        let class = steps::ceil::<LG_STEPS>(bytes);
         let (Some(head), Some(count)) = (self.heads.get(class), self.counts.get_mut(class)) else { return false };
         let most = (CLASS_BYTES / bytes).min(CLASS_EXTENTS);
-        if usize::from(*count) >= most || page_class_bytes(class) != bytes {
+        if usize::from(*count) >= most || rounded(bytes) != bytes {
             return false;
         }
         extent.set_state(State::Quick);
@@ -69,7 +74,7 @@ impl Quick {
     /// An extent of exactly `bytes`, the last freed first.
     #[inline]
     pub(crate) fn take(&mut self, bytes: usize) -> Option<&'static Extent> {
-        let class = page_index_ceil(bytes);
+        let class = steps::ceil::<LG_STEPS>(bytes);
         let extent = self.heads.get(class)?.get()?;
         if extent.bytes() != bytes {
             return None;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | any | the same | nothing |
 //! | large | smaller, still large | the tail goes back to the pages |
-//! | large | larger | the free extent behind is taken, if there is one |
+//! | large | larger | the free extent behind is taken, if there is one, and no dirty run has room for the whole block |
 //! | any | otherwise | allocate, copy, free |
 
 use crate::arenas;
@@ -65,7 +65,7 @@ pub unsafe fn realloc_placed(ptr: *mut u8, size: usize, align: usize, zeroed: bo
     let wanted = if align <= 1 { sizeclass::usable(size) } else { sizeclass::usable_aligned(size, align) };
     let Some(new) = wanted else { return core::ptr::null_mut() };
     let aligned = ptr.addr() & (align - 1) == 0;
-    if aligned && (new == old || resize_large(block, extent, size, new)) {
+    if aligned && (new == old || resize_large(block, extent, size, new, true)) {
         if zeroed && new > old {
             // SAFETY: S1: the block has `new` bytes now; the client holds the first `old`.
             unsafe { zero(ptr.wrapping_add(old), new - old) };
@@ -102,7 +102,7 @@ pub unsafe fn resize_in_place(ptr: *mut u8, size: usize, extra: usize, align: us
     let target = old.clamp(low, high);
     let goals = if old < low { [high, low] } else { [target.max(if old < high { high } else { target }), target] };
     for goal in goals {
-        if goal != old && resize_large(block, extent, goal, goal) {
+        if goal != old && resize_large(block, extent, goal, goal, false) {
             if zeroed && goal > old {
                 // SAFETY: S1: the block has `goal` bytes now; the client holds the first `old`.
                 unsafe { zero(ptr.wrapping_add(old), goal - old) };
@@ -118,13 +118,13 @@ fn usable_or_aligned(size: usize, align: usize) -> Option<usize> {
 }
 
 /// Changes the usable size of a large block to another large one; false when that is impossible in place.
-fn resize_large(block: BlockPtr, extent: &'static Extent, requested: usize, new: usize) -> bool {
+fn resize_large(block: BlockPtr, extent: &'static Extent, requested: usize, new: usize, may_move: bool) -> bool {
     let old = extent.usable();
     if extent.is_slab() || new < LARGE_MIN.max(sys::page_size()) {
         return false;
     }
     let Some(owner) = arenas::get(extent.arena()) else { return false };
-    if !owner.resize_large(extent, new) {
+    if !owner.resize_large(extent, new, may_move) {
         return false;
     }
     let slot = slot();

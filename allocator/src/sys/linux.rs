@@ -122,6 +122,10 @@ pub unsafe fn release(ptr: *mut u8, bytes: usize) {
 /// # Safety
 /// S1: the range consists of whole pages obtained from [`reserve`] whose contents are no longer needed.
 pub unsafe fn purge_lazy(ptr: *mut u8, bytes: usize) -> bool {
+    #[cfg(test)]
+    if super::mock::advice_fails() {
+        return false;
+    }
     // SAFETY: S1.
     unsafe { syscall(libc::SYS_madvise, [ptr.addr(), bytes, libc::MADV_FREE as usize, 0, 0, 0]) == 0 }
 }
@@ -131,6 +135,10 @@ pub unsafe fn purge_lazy(ptr: *mut u8, bytes: usize) -> bool {
 /// # Safety
 /// S1: the range consists of whole pages obtained from [`reserve`] whose contents are no longer needed.
 pub unsafe fn purge_forced(ptr: *mut u8, bytes: usize) -> bool {
+    #[cfg(test)]
+    if super::mock::advice_fails() {
+        return false;
+    }
     // SAFETY: S1.
     unsafe { syscall(libc::SYS_madvise, [ptr.addr(), bytes, libc::MADV_DONTNEED as usize, 0, 0, 0]) == 0 }
 }
@@ -140,6 +148,13 @@ pub unsafe fn purge_forced(ptr: *mut u8, bytes: usize) -> bool {
 /// # Safety
 /// S1: the range consists of whole pages obtained from [`reserve`].
 pub unsafe fn advise_huge(ptr: *mut u8, bytes: usize, wanted: bool) -> bool {
+    #[cfg(test)]
+    {
+        super::mock::note_huge(ptr.addr(), bytes);
+        if super::mock::advice_fails() {
+            return false;
+        }
+    }
     let advice = if wanted { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
     // SAFETY: S1: the advice changes no contents.
     unsafe { syscall(libc::SYS_madvise, [ptr.addr(), bytes, advice as usize, 0, 0, 0]) == 0 }

@@ -1,10 +1,13 @@
-//! Fault injection for tests: makes `sys::reserve` fail on the calling thread.
+//! Fault injection for tests, on the calling thread: makes `sys::reserve` or advice on memory fail, and notes what was advised.
 #![forbid(unsafe_code)]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::vec::Vec;
 
 std::thread_local! {
     static RESERVATIONS_LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+    static ADVICE_FAILS: Cell<bool> = const { Cell::new(false) };
+    static HUGE: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The next `successes` reservations of this thread succeed, later ones fail; `None` = no fault.
@@ -24,4 +27,24 @@ pub(crate) fn reserve_fails() -> bool {
             }
         })
         .unwrap_or(false)
+}
+
+/// From now on purges and advice of this thread are refused, or not.
+pub(crate) fn refuse_advice(refuse: bool) {
+    ADVICE_FAILS.with(|fails| fails.set(refuse));
+}
+
+/// Called by purges and advice: true when this one must fail.
+pub(crate) fn advice_fails() -> bool {
+    ADVICE_FAILS.try_with(Cell::get).unwrap_or(false)
+}
+
+/// Called when huge pages are asked for.
+pub(crate) fn note_huge(addr: usize, bytes: usize) {
+    let _ = HUGE.try_with(|huge| huge.borrow_mut().push((addr, bytes)));
+}
+
+/// Ranges for which this thread asked for huge pages since the last call: shape [(address, bytes)], in the order of asking.
+pub(crate) fn take_huge() -> Vec<(usize, usize)> {
+    HUGE.with(RefCell::take)
 }

@@ -1,7 +1,7 @@
-//! The large blocks of one cache: a few of each page class above the stacks' sizes, up to 256 KiB.
+//! The large blocks of one cache: a few of each length above the stacks' sizes, up to 256 KiB.
 //!
 //! ```text
-//!   heads[0..12]   40, 48, 56, 64, 80 … 256 KiB   each ─► newest ─► … ─► oldest, chained through the extents
+//!   heads[0..24]   36, 40, 44 … 64, 72 … 256 KiB   each ─► newest ─► … ─► oldest, chained through the extents
 //! ```
 //!
 //! The stacks end at `tcache_max`; without this, each block between it and the sizes that are used for long would cost
@@ -18,15 +18,20 @@ use crate::ds::link::Link;
 use crate::ds::list::ListNode;
 use crate::extent::{Extent, State};
 use crate::prim::{AtomicBool, AtomicU8, Ordering};
-use crate::sizeclass::{CACHED_MAX, index_of, page_class_bytes, page_index_ceil};
+use crate::quick::{self, LG_STEPS};
+use crate::sizeclass::{CACHED_MAX, index_of};
+use crate::steps;
 
-/// Page class of the first length above the stacks.
-const FIRST: usize = 8;
-const CLASSES: usize = 12;
+/// Step of the first length above the stacks.
+const FIRST: usize = steps::floor::<LG_STEPS>(CACHED_MAX) + 1;
+const CLASSES: usize = steps::floor::<LG_STEPS>(256 << 10) + 1 - FIRST;
 /// Bytes that one class may keep: 12 blocks of 40 KiB, 2 of 256 KiB.
 const CLASS_BYTES: usize = 512 << 10;
 
-const _: () = assert!(page_class_bytes(FIRST - 1) == CACHED_MAX && page_class_bytes(FIRST + CLASSES - 1) == 256 << 10);
+#[inline]
+fn class_of(bytes: usize) -> usize {
+    steps::ceil::<LG_STEPS>(bytes).wrapping_sub(FIRST)
+}
 
 /// Lists of one cache.
 pub(crate) struct LargeCache {
@@ -58,7 +63,7 @@ impl LargeCache {
     /// A block of `usable` bytes (page multiple) at a page; not zero.
     #[inline]
     pub(crate) fn take(&self, usable: usize) -> Option<&'static Extent> {
-        let extent = self.pop(page_index_ceil(usable).wrapping_sub(FIRST))?;
+        let extent = self.pop(class_of(usable))?;
         extent.set_state(State::Active);
         extent.set_use(index_of(usable), false);
         extent.set_usable(usable);
@@ -69,12 +74,12 @@ impl LargeCache {
     #[inline]
     pub(crate) fn put(&self, extent: &'static Extent) -> bool {
         let bytes = extent.bytes();
-        let class = page_index_ceil(bytes).wrapping_sub(FIRST);
+        let class = class_of(bytes);
         let (Some(head), Some(count)) = (self.heads.get(class), self.counts.get(class)) else { return false };
         let have = count.load(Ordering::Relaxed);
         if !self.open.load(Ordering::Relaxed)
             || usize::from(have) >= CLASS_BYTES / bytes
-            || page_class_bytes(class + FIRST) != bytes
+            || quick::rounded(bytes) != bytes
         {
             return false;
         }
@@ -149,11 +154,11 @@ mod tests {
         let cache = LargeCache::new();
         cache.open(true);
         let block = |usable| arena.alloc_large(usable, GRANULE, Fit::Tight).expect("pages");
-        let (a, b) = (block(17 * GRANULE), block(20 * GRANULE));
+        let (a, b) = (block(19 * GRANULE), block(20 * GRANULE));
         assert!(cache.put(a) && cache.put(b));
         assert_eq!((a.bytes(), a.state()), (20 * GRANULE, State::Cached));
-        let again = cache.take(18 * GRANULE).expect("cached");
-        assert!(same(again, b) && again.usable() == 18 * GRANULE && again.state() == State::Active);
+        let again = cache.take(19 * GRANULE).expect("cached");
+        assert!(same(again, b) && again.usable() == 19 * GRANULE && again.state() == State::Active);
         assert!(
             cache.take(16 * GRANULE).is_none() && cache.take(65 * GRANULE).is_none() && cache.take(GRANULE).is_none()
         );
