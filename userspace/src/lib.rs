@@ -2,6 +2,7 @@
 
 pub mod addr;
 pub mod cli;
+pub mod digits;
 pub mod error;
 pub mod estimate;
 pub mod fsuser;
@@ -18,6 +19,7 @@ pub mod picture;
 pub mod preload;
 pub mod probe;
 pub mod proc;
+pub mod progress;
 pub mod proto;
 pub mod remote;
 pub mod session;

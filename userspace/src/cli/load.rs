@@ -14,6 +14,7 @@ use crate::input;
 use crate::model::Profile;
 use crate::output::symbolized::site;
 use crate::output::{Granularity, Options, Sort, Value};
+use crate::progress::Working;
 use crate::symbolize::{Function, Site, Sources, Symbols, resolve};
 
 /// The profiles of a command line, summed.
@@ -66,7 +67,9 @@ pub(super) fn same_kind(profile: &Profile, other: &Profile, path: &Path) -> Resu
 
 /// Names of all addresses: those that the profile brings, else looked up in files.
 pub(super) fn name_all(profile: &Profile, sources: &Sources) -> Symbols {
+    let working = Working::on("looking up names", 0);
     let mut symbols = resolve(profile, sources);
+    drop(working);
     for (&avma, functions) in profile.names() {
         let label = profile.mappings().find(avma).map_or_else(
             || format!("{avma:016x}"),
@@ -118,6 +121,7 @@ pub(super) fn read(path: &Path) -> Result<Profile> {
     } else {
         fs::read(path).map_err(failed)?
     };
+    let _working = Working::on(format!("reading {}", path.display()), 0);
     input::read(&bytes).with_context(|| format!("cannot read the profile {}", path.display()))
 }
 

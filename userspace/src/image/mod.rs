@@ -24,6 +24,7 @@ mod error;
 mod frames;
 #[cfg(test)]
 pub(crate) mod oracle;
+mod routines;
 mod symtab;
 
 use std::path::Path;
@@ -39,6 +40,8 @@ pub use elf::{Section, Segment};
 pub use error::Error;
 pub use frames::SourceFrame;
 use frames::{Naming, Place, Tables};
+use routines::Routines;
+pub use routines::{Routine, Within};
 use symtab::{FunctionIndex, NearestIndex};
 pub use symtab::{Nearest, Symbol};
 
@@ -51,6 +54,7 @@ pub struct Image {
     symbols: OnceLock<Vec<Symbol>>,
     dynamic_symbols: OnceLock<Vec<Symbol>>,
     nearest: OnceLock<NearestIndex>,
+    routines: OnceLock<Routines>,
     functions: OnceLock<FunctionIndex>,
     code_symbols: OnceLock<CodeSymbols>,
     debug: OnceLock<Option<Separate>>,
@@ -79,6 +83,7 @@ impl Image {
             symbols: OnceLock::new(),
             dynamic_symbols: OnceLock::new(),
             nearest: OnceLock::new(),
+            routines: OnceLock::new(),
             functions: OnceLock::new(),
             code_symbols: OnceLock::new(),
             debug: OnceLock::new(),
@@ -130,6 +135,20 @@ impl Image {
     /// The symbol at or below an address in nm's list, without building that list.
     pub fn lookup(&self, address: u64) -> Option<Nearest> {
         self.nearest.get_or_init(|| NearestIndex::build(&self.elf)).find(&self.elf, address)
+    }
+
+    /// The function that jeprof takes an address for, by nm's list, without building that list.
+    pub fn routine(&self, address: u64) -> Within {
+        self.routines().find(&self.elf, address).named()
+    }
+
+    /// Whether there is a function `_fini` in nm's list as jeprof reads it.
+    pub fn has_separator(&self) -> bool {
+        self.routines().has_separator(&self.elf)
+    }
+
+    fn routines(&self) -> &Routines {
+        self.routines.get_or_init(|| Routines::build(&self.elf))
     }
 
     /// Function, file and line of an address, innermost inlined call first; empty when nothing is known. What is asked

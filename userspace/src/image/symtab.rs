@@ -51,7 +51,7 @@ pub(super) fn list(elf: &Elf, dynamic: bool) -> Vec<Symbol> {
         .collect()
 }
 
-fn linker_name(symbols: &Symbols<'_>, index: usize) -> String {
+pub(super) fn linker_name(symbols: &Symbols<'_>, index: usize) -> String {
     let name = symbols.name(index);
     match symbols.version(index) {
         Some(version) => format!("{name}{version}"),
@@ -59,12 +59,20 @@ fn linker_name(symbols: &Symbols<'_>, index: usize) -> String {
     }
 }
 
+/// Value and index of every defined symbol, in the order of the table.
+pub(super) fn defined(symbols: &Symbols<'_>) -> impl Iterator<Item = (u64, u32)> {
+    let entries = symbols.table.symbols().iter().enumerate().skip(1);
+    entries
+        .filter(|(index, symbol)| is_listed(symbols, *index, symbol))
+        .map(|(index, symbol)| (symbol.st_value.get(ENDIAN), index as u32))
+}
+
 fn is_listed(symbols: &Symbols<'_>, index: usize, symbol: &Sym64<LittleEndian>) -> bool {
     symbols.section(index) != 0 && !matches!(symbol.st_type(), elf::STT_SECTION | elf::STT_FILE)
 }
 
 /// nm's letter for a symbol.
-fn letter(elf: &Elf, section: u32, symbol: &Sym64<LittleEndian>) -> u8 {
+pub(super) fn letter(elf: &Elf, section: u32, symbol: &Sym64<LittleEndian>) -> u8 {
     let is_object = matches!(symbol.st_type(), elf::STT_OBJECT | elf::STT_COMMON);
     if section == u32::from(elf::SHN_COMMON) {
         return b'C';
@@ -123,11 +131,7 @@ impl NearestIndex {
     pub(super) fn build(elf: &Elf) -> NearestIndex {
         for dynamic in [false, true] {
             let Some(symbols) = elf.symbols(dynamic) else { continue };
-            let entries = symbols.table.symbols().iter().enumerate().skip(1);
-            let mut sorted: Vec<_> = entries
-                .filter(|(index, symbol)| is_listed(&symbols, *index, symbol))
-                .map(|(index, symbol)| (symbol.st_value.get(ENDIAN), index as u32))
-                .collect();
+            let mut sorted: Vec<_> = defined(&symbols).collect();
             if !sorted.is_empty() {
                 sorted.sort_unstable();
                 return NearestIndex { sorted, dynamic };

@@ -1,9 +1,11 @@
 //! What the readers of text profiles share: lines with their position, errors that name it, addresses, the list of mappings.
 #![forbid(unsafe_code)]
 
+use memchr::memchr;
 use thiserror::Error;
 
 use super::tail::Tail;
+use crate::digits::hex;
 use crate::model::{Mapping, Profile};
 use crate::proc::maps;
 
@@ -93,7 +95,7 @@ impl<'a> Lines<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let end = self.rest.iter().position(|&b| b == b'\n').unwrap_or(self.rest.len());
+        let end = memchr(b'\n', self.rest).unwrap_or(self.rest.len());
         let (line, rest) = self.rest.split_at(end);
         self.rest = rest.get(1..).unwrap_or_default();
         self.next_byte += (end + usize::from(!rest.is_empty())) as u64;
@@ -161,21 +163,22 @@ pub(super) fn mapping_line(line: &[u8], profile: &mut Profile) -> bool {
     true
 }
 
-/// Blank-separated hexadecimal addresses.
+/// Blank-separated hexadecimal addresses, of up to 16 digits.
 pub(super) fn addresses(text: &[u8], stack: &mut Vec<u64>) -> Result<(), Reason> {
     stack.clear();
-    for word in text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
-        stack.push(address(word).ok_or_else(|| Reason::BadAddress(shown(word)))?);
+    let mut rest = text.trim_ascii_start();
+    while !rest.is_empty() {
+        let digits = rest.strip_prefix(b"0x").unwrap_or(rest);
+        let (address, length) = hex(digits);
+        let after = &digits[length..];
+        if length == 0 || !after.first().is_none_or(u8::is_ascii_whitespace) {
+            let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+            return Err(Reason::BadAddress(shown(&rest[..end])));
+        }
+        stack.push(address);
+        rest = after.trim_ascii_start();
     }
     Ok(())
-}
-
-fn address(word: &[u8]) -> Option<u64> {
-    let digits = word.strip_prefix(b"0x").unwrap_or(word);
-    if digits.is_empty() || digits.len() > 16 {
-        return None;
-    }
-    digits.iter().try_fold(0_u64, |value, &digit| Some(value << 4 | u64::from(char::from(digit).to_digit(16)?)))
 }
 
 pub(super) fn number(digits: &[u8]) -> Option<u64> {

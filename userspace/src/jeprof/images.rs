@@ -48,6 +48,8 @@ impl Region {
 #[derive(Default)]
 pub struct Images {
     opened: FxHashMap<PathBuf, Option<Rc<Image>>>,
+    /// Answers of [`debug_file`]: a program may have a hundred thousand mappings of few files.
+    debug_files: FxHashMap<PathBuf, Option<PathBuf>>,
 }
 
 impl Images {
@@ -72,6 +74,19 @@ pub fn debug_file(path: &Path, options: &Options, images: &mut Images) -> Option
     if !path.is_absolute() {
         return None;
     }
+    // What is said is said each time.
+    if options.debug {
+        return find_debug_file(path, options, images);
+    }
+    if let Some(known) = images.debug_files.get(path) {
+        return known.clone();
+    }
+    let found = find_debug_file(path, options, images);
+    images.debug_files.insert(path.to_owned(), found.clone());
+    found
+}
+
+fn find_debug_file(path: &Path, options: &Options, images: &mut Images) -> Option<PathBuf> {
     let shown = path.display();
     let detail = |text: std::fmt::Arguments<'_>| {
         if options.debug {

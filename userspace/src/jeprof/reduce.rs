@@ -48,10 +48,7 @@ impl Rows {
         let mut builder = Builder::new(named, options, callers);
         let mut rows = Rows::default();
         for (stack, value) in stacks.iter() {
-            for (at, &id) in stack.iter().enumerate() {
-                let before = at.checked_sub(1).map(|at| stack[at]);
-                builder.add(id, before, &mut rows.frames);
-            }
+            builder.stack(stack, &mut rows.frames);
             rows.spans.push((rows.frames.len(), value));
         }
         rows.keys = builder.keys;
@@ -65,24 +62,50 @@ impl Rows {
         })
     }
 
-    pub fn sums(&self) -> Sums {
-        let mut sums = Sums { flat: vec![None; self.keys.len()], cumulative: vec![None; self.keys.len()], total: 0.0 };
-        let mut last_seen = vec![usize::MAX; self.keys.len()];
-        for (at, (stack, value)) in self.stacks().enumerate() {
-            // An empty text is no row.
-            let mut keys = stack.iter().copied().filter(|&key| !self.keys[key].is_empty());
-            if let Some(first) = keys.next() {
-                *sums.flat[first].get_or_insert(0.0) += value;
-                sums.total += value;
-                for key in std::iter::once(first).chain(keys) {
-                    if last_seen[key] != at {
-                        last_seen[key] = at;
-                        *sums.cumulative[key].get_or_insert(0.0) += value;
-                    }
+    /// Keys without stacks, and their sums: all that tables need, in memory that does not grow with the stacks.
+    pub fn summed(stacks: &Stacks, named: Named<'_>, options: &Options, callers: &mut CallerIds) -> (Rows, Sums) {
+        let mut builder = Builder::new(named, options, callers);
+        let mut summing = Summing::default();
+        let mut frames = Vec::new();
+        for (stack, value) in stacks.iter() {
+            frames.clear();
+            builder.stack(stack, &mut frames);
+            summing.add(&frames, value, &builder.keys);
+        }
+        (Rows { keys: builder.keys, ..Rows::default() }, summing.sums)
+    }
+}
+
+/// Adds up stack by stack.
+#[derive(Default)]
+struct Summing {
+    sums: Sums,
+    /// The last stack that held a key, from 1.
+    last_seen: Vec<usize>,
+    stacks: usize,
+}
+
+impl Summing {
+    fn add(&mut self, stack: &[KeyId], value: f64, keys: &[String]) {
+        let Summing { sums, last_seen, stacks } = self;
+        *stacks += 1;
+        if last_seen.len() < keys.len() {
+            last_seen.resize(keys.len(), 0);
+            sums.flat.resize(keys.len(), None);
+            sums.cumulative.resize(keys.len(), None);
+        }
+        // An empty text is no row.
+        let mut shown = stack.iter().copied().filter(|&key| !keys[key].is_empty());
+        if let Some(first) = shown.next() {
+            *sums.flat[first].get_or_insert(0.0) += value;
+            sums.total += value;
+            for key in std::iter::once(first).chain(shown) {
+                if last_seen[key] != *stacks {
+                    last_seen[key] = *stacks;
+                    *sums.cumulative[key].get_or_insert(0.0) += value;
                 }
             }
         }
-        sums
     }
 }
 
@@ -104,7 +127,9 @@ struct Builder<'a> {
     keys: Vec<String>,
     ids: FxHashMap<String, KeyId>,
     /// Keys of each address, once known; addresses with a callback runner are asked anew.
-    known: Vec<Option<Rc<[KeyId]>>>,
+    known: Vec<Option<(u32, u32)>>,
+    /// What `known` has the ranges of.
+    found: Vec<KeyId>,
 }
 
 impl<'a> Builder<'a> {
@@ -118,14 +143,22 @@ impl<'a> Builder<'a> {
             keys: Vec::new(),
             ids: FxHashMap::default(),
             known: vec![None; named.pcs.len()],
+            found: Vec::new(),
+        }
+    }
+
+    /// Adds the keys of a stack.
+    fn stack(&mut self, stack: &[PcId], frames: &mut Vec<KeyId>) {
+        for (at, &id) in stack.iter().enumerate() {
+            if let Some((start, end)) = self.known[id as usize] {
+                frames.extend_from_slice(&self.found[start as usize..end as usize]);
+            } else {
+                self.add(id, at.checked_sub(1).map(|at| stack[at]), frames);
+            }
         }
     }
 
     fn add(&mut self, id: PcId, before: Option<PcId>, frames: &mut Vec<KeyId>) {
-        if let Some(known) = &self.known[id as usize] {
-            frames.extend_from_slice(known);
-            return;
-        }
         let address = self.named.pcs.address(id);
         let (texts, depends) = self.texts(address, before);
         let start = frames.len();
@@ -134,7 +167,9 @@ impl<'a> Builder<'a> {
             frames.push(key);
         }
         if !depends {
-            self.known[id as usize] = Some(frames[start..].into());
+            let from = self.found.len() as u32;
+            self.found.extend_from_slice(&frames[start..]);
+            self.known[id as usize] = Some((from, self.found.len() as u32));
         }
     }
 
@@ -261,8 +296,7 @@ mod tests {
         stacks.add(&[0, 3], 2.0);
         stacks.add(&[1, 3], 4.0);
         stacks.add(&[], 8.0);
-        let table = Rows::new(&stacks, named, options, &mut CallerIds::default());
-        let sums = table.sums();
+        let (table, sums) = Rows::summed(&stacks, named, options, &mut CallerIds::default());
         assert_eq!(sums.total, 7.0);
         let mut list: Vec<_> = table
             .keys

@@ -112,14 +112,12 @@ pub fn table(
     options: &Options,
     tools: &mut Tools,
 ) -> Result<()> {
-    let rows = Rows::new(stacks, shown.named(), options, &mut tools.callers);
-    let sums = rows.sums();
+    let (rows, sums) = Rows::summed(stacks, shown.named(), options, &mut tools.callers);
     text::write(out, (&rows, &sums), shown.named(), options, Unit::of(shown.kind, options), limit)
 }
 
 fn by_address(stacks: &Stacks, shown: &Shown, options: &Options, tools: &mut Tools) -> ByAddress {
-    let rows = Rows::new(stacks, shown.named(), options, &mut tools.callers);
-    let sums = rows.sums();
+    let (rows, sums) = Rows::summed(stacks, shown.named(), options, &mut tools.callers);
     ByAddress::new(&rows, &sums)
 }
 

@@ -6,13 +6,15 @@
 //!          spans:  [0..3, 3..5, ...]     values: [f64, ...]   one unit per table
 //! ```
 //!
-//! Adding an equal stack adds its value. Memory: 4 bytes per frame of a distinct stack and about 32 per stack.
+//! Adding an equal stack adds its value. The hash is keyed per process, so that a hostile file cannot choose stacks that
+//! collide. Memory: 4 bytes per frame of a distinct stack and about 32 per stack.
 #![forbid(unsafe_code)]
 
+use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 
+use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use rustc_hash::{FxBuildHasher, FxHashMap};
 
 /// Handle of an address.
 pub type PcId = u32;
@@ -20,7 +22,7 @@ pub type PcId = u32;
 /// All addresses of a run.
 #[derive(Debug, Default)]
 pub struct Pcs {
-    ids: FxHashMap<u64, PcId>,
+    ids: HashMap<u64, PcId, RandomState>,
     addresses: Vec<u64>,
 }
 
@@ -59,29 +61,39 @@ pub struct Stacks {
     ends: Vec<usize>,
     values: Vec<f64>,
     table: HashTable<u32>,
+    /// Upper half of each stack's hash: growing the table reads no frames.
+    hashes: Vec<u32>,
+    hasher: RandomState,
 }
 
 impl Stacks {
     /// Adds `value` to `stack`, youngest frame first. An empty stack is a stack.
     pub fn add(&mut self, stack: &[PcId], value: f64) {
-        let hash = FxBuildHasher.hash_one(stack);
-        let Stacks { frames, ends, values, table } = self;
-        let of = |at: u32| frame_range(ends, at as usize);
-        if let Some(&at) = table.find(hash, |&at| &frames[of(at)] == stack) {
+        let (hash, upper) = self.hash(stack);
+        let Stacks { frames, ends, values, table, hashes, .. } = self;
+        let is_it = |&at: &u32| hashes[at as usize] == upper && &frames[frame_range(ends, at as usize)] == stack;
+        if let Some(&at) = table.find(hash, is_it) {
             values[at as usize] += value;
             return;
         }
         let at = values.len() as u32;
-        table.insert_unique(hash, at, |&at| FxBuildHasher.hash_one(&frames[frame_range(ends, at as usize)]));
+        hashes.push(upper);
+        table.insert_unique(hash, at, |&at| spread(hashes[at as usize]));
         frames.extend_from_slice(stack);
         ends.push(frames.len());
         values.push(value);
     }
 
     pub fn get(&self, stack: &[PcId]) -> Option<f64> {
-        let hash = FxBuildHasher.hash_one(stack);
+        let (hash, _) = self.hash(stack);
         let at = self.table.find(hash, |&at| &self.frames[frame_range(&self.ends, at as usize)] == stack)?;
         Some(self.values[*at as usize])
+    }
+
+    /// What the table goes by, and the part of it that is kept.
+    fn hash(&self, stack: &[PcId]) -> (u64, u32) {
+        let upper = (self.hasher.hash_one(stack) >> 32) as u32;
+        (spread(upper), upper)
     }
 
     /// In the order of their first appearance.
@@ -115,6 +127,11 @@ impl Stacks {
         }
         result
     }
+}
+
+/// Half a hash as a whole one: the table takes its place from the lower bits and a mark from the uppermost.
+fn spread(half: u32) -> u64 {
+    u64::from(half).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 fn frame_range(ends: &[usize], at: usize) -> std::ops::Range<usize> {

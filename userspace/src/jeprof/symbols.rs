@@ -10,7 +10,9 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::image::{Image, SourceFrame, Symbol};
+pub use crate::image::Routine;
+use crate::image::{Image, SourceFrame, Symbol, Within};
+use crate::progress::Working;
 use crate::symbolize::name::shorten;
 
 use super::address::Width;
@@ -18,9 +20,6 @@ use super::images::{Images, Region, debug_file};
 use super::options::Options;
 use super::pattern::Pattern;
 use super::stop::Result;
-
-/// The symbol without which inlined calls are not shown.
-const SEPARATOR: &str = "_fini";
 
 /// One function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,13 +86,17 @@ impl Symbols {
         let mut order: Vec<&Region> = regions.iter().collect();
         order.sort_by_key(|region| std::cmp::Reverse(region.start));
         for region in order {
-            let path = debug_file(&region.path, options, images).unwrap_or_else(|| region.path.clone());
             let end = left.partition_point(|&address| address <= region.end);
             let start = left[..end].partition_point(|&address| address < region.start);
-            let contained: Vec<u64> = left.splice(start..end, []).collect();
-            if contained.is_empty() {
+            if start == end {
+                if options.debug {
+                    let _says_what_it_finds = debug_file(&region.path, options, images);
+                }
                 continue;
             }
+            let contained: Vec<u64> = left.splice(start..end, []).collect();
+            let path = debug_file(&region.path, options, images).unwrap_or_else(|| region.path.clone());
+            let _working = Working::on(format!("jeprof: looking up names in {}", path.display()), 0);
             if let Some(image) = images.get(&path) {
                 symbols.add(&image, region.bias(width), &contained, width);
             }
@@ -103,13 +106,15 @@ impl Symbols {
 
     /// Looks up ascending `addresses` in one image.
     pub fn add(&mut self, image: &Image, bias: u64, addresses: &[u64], width: Width) {
-        let table = Boundaries::new(image.symbols(), None);
-        let from_table = table.names(addresses, bias, width);
+        let mut table = Table { image, width, last: None };
         let mut texts = Texts::default();
-        for (at, &address) in addresses.iter().enumerate() {
-            let frames = image.frames(width.sub(address, bias));
-            let shown = if table.has_separator { &frames[..] } else { &frames[..frames.len().min(1)] };
-            let known = from_table.as_ref().map(|names| &names[at]);
+        for &address in addresses {
+            let inside = width.sub(address, bias);
+            let frames = image.frames(inside);
+            let shows_all = frames.len() < 2 || image.has_separator();
+            let shown = if shows_all { &frames[..] } else { &frames[..1] };
+            let known = table.name(address, inside);
+            let known = known.as_ref();
             let list = self.by_address.entry(address).or_default();
             if shown.is_empty() {
                 list.insert(0, texts.name(None, "??:0", known));
@@ -179,85 +184,65 @@ struct TableName {
     full: Rc<str>,
 }
 
-/// A function by the symbol table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Routine {
-    /// Tagged with its start unless another symbol of the same address was preferred.
-    pub name: String,
-    pub start: u64,
-    pub end: u64,
+/// Names of ascending addresses by the symbol table of an image.
+struct Table<'a> {
+    image: &'a Image,
+    width: Width,
+    /// The routine of the address before, and where it ends.
+    last: Option<(u64, TableName)>,
 }
 
-/// Functions of an image by address.
-#[derive(Debug, Default)]
-pub struct Boundaries {
-    /// Ascending; names are distinct.
-    pub routines: Vec<Routine>,
-    pub has_separator: bool,
+impl Table<'_> {
+    /// `None` when there are no functions at all. What lies behind the last is named by its number; what lies before the
+    /// first, or in a gap, by the function that follows.
+    fn name(&mut self, address: u64, inside: u64) -> Option<TableName> {
+        if let Some((end, name)) = &self.last
+            && inside < *end
+        {
+            return Some(name.clone());
+        }
+        match self.image.routine(inside) {
+            Within::Nothing => None,
+            Within::Behind => {
+                let text: Rc<str> = format!("0x{}", self.width.text(address)).into();
+                Some(TableName { short: text.clone(), full: text })
+            }
+            Within::In(routine) => {
+                let name = TableName { short: shorten(&routine.name).into(), full: routine.name.into() };
+                self.last = Some((routine.end, name.clone()));
+                Some(name)
+            }
+        }
+    }
 }
 
-impl Boundaries {
-    /// `symbols` ascending. Of several at an address the last of code counts, otherwise the first. A name that appears
-    /// again replaces what it stood for before. `pattern` filters by the name with its tag; without one, functions
-    /// without a name are left out.
-    pub fn new(symbols: &[Symbol], pattern: Option<&Pattern>) -> Boundaries {
-        let mut names: FxHashMap<String, (u64, u64)> = FxHashMap::default();
-        let mut has_separator = false;
-        let mut add = |name: String, start: u64, end: u64| {
-            if pattern.map_or(!name.is_empty(), |pattern| pattern.is_match(&name)) {
-                names.insert(name, (start, end));
-            }
-        };
-        let (mut name, mut start, mut is_first) = (String::new(), 0, true);
-        for symbol in symbols.iter().filter(|symbol| !symbol.name.is_empty()) {
-            if !is_first && symbol.address == start {
-                if symbol.kind.eq_ignore_ascii_case(&b't') {
-                    name.clone_from(&symbol.name);
-                }
-                continue;
-            }
-            has_separator |= symbol.name == SEPARATOR;
-            add(std::mem::take(&mut name), start, symbol.address);
-            name = format!("{}<{:016x}>", symbol.name, symbol.address);
-            start = symbol.address;
-            is_first = false;
+/// All functions of an image by address whose name, with its address, matches. `symbols` ascending. Of several at an address the
+/// last of code counts, otherwise the first. A name that appears again replaces what it stood for before.
+fn routines(symbols: &[Symbol], pattern: &Pattern) -> Vec<Routine> {
+    let mut names: FxHashMap<String, (u64, u64)> = FxHashMap::default();
+    let mut add = |name: String, start: u64, end: u64| {
+        if pattern.is_match(&name) {
+            names.insert(name, (start, end));
         }
-        add(name, start, start);
-        let mut routines: Vec<Routine> =
-            names.into_iter().map(|(name, (start, end))| Routine { name, start, end }).collect();
-        routines.sort_unstable_by(|a, b| (a.start, &a.name).cmp(&(b.start, &b.name)));
-        Boundaries { routines, has_separator }
-    }
-
-    /// The functions that ascending `addresses` lie in; `None` when there are no functions at all. What lies behind the
-    /// last is named by its number; what lies before the first, or in a gap, by the function that follows.
-    fn names(&self, addresses: &[u64], bias: u64, width: Width) -> Option<Vec<TableName>> {
-        if self.routines.is_empty() {
-            return None;
+    };
+    let (mut name, mut start, mut is_first) = (String::new(), 0, true);
+    for symbol in symbols.iter().filter(|symbol| !symbol.name.is_empty()) {
+        if !is_first && symbol.address == start {
+            if symbol.kind.eq_ignore_ascii_case(&b't') {
+                name.clone_from(&symbol.name);
+            }
+            continue;
         }
-        let mut at = 0;
-        let mut last: Option<(usize, TableName)> = None;
-        let names = addresses.iter().map(|&address| {
-            let inside = width.sub(address, bias);
-            while at + 1 < self.routines.len() && inside >= self.routines[at].end {
-                at += 1;
-            }
-            if inside >= self.routines[at].end {
-                let text: Rc<str> = format!("0x{}", width.text(address)).into();
-                return TableName { short: text.clone(), full: text };
-            }
-            match &last {
-                Some((known, name)) if *known == at => name.clone(),
-                _ => {
-                    let full = self.routines[at].name.as_str();
-                    let name = TableName { short: shorten(full).into(), full: full.into() };
-                    last = Some((at, name.clone()));
-                    name
-                }
-            }
-        });
-        Some(names.collect())
+        add(std::mem::take(&mut name), start, symbol.address);
+        name = format!("{}<{:016x}>", symbol.name, symbol.address);
+        start = symbol.address;
+        is_first = false;
     }
+    add(name, start, start);
+    let mut routines: Vec<Routine> =
+        names.into_iter().map(|(name, (start, end))| Routine { name, start, end }).collect();
+    routines.sort_unstable_by(|a, b| (a.start, &a.name).cmp(&(b.start, &b.name)));
+    routines
 }
 
 /// Functions of the file behind `path` whose tagged name matches: of its symbol table, or of its exported names when
@@ -270,9 +255,9 @@ pub fn matching_routines(
 ) -> Vec<Routine> {
     let path = debug_file(path, options, images).unwrap_or_else(|| path.to_owned());
     let Some(image) = images.get(&path) else { return Vec::new() };
-    let mut found = Boundaries::new(image.symbols(), Some(pattern)).routines;
+    let mut found = routines(image.symbols(), pattern);
     if found.is_empty() {
-        found = Boundaries::new(image.dynamic_symbols(), Some(pattern)).routines;
+        found = routines(image.dynamic_symbols(), pattern);
     }
     let mut keyed: Vec<(String, Routine)> =
         found.into_iter().map(|routine| (shorten(&routine.name), routine)).collect();
@@ -282,33 +267,52 @@ pub fn matching_routines(
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
-
-    fn symbols(list: &[(u64, u8, &str)]) -> Vec<Symbol> {
-        list.iter().map(|&(address, kind, name)| Symbol { address, kind, name: name.to_owned() }).collect()
-    }
-
-    fn routines(list: &[(u64, u8, &str)]) -> Vec<(String, u64, u64)> {
-        let table = Boundaries::new(&symbols(list), None);
-        table.routines.into_iter().map(|routine| (routine.name, routine.start, routine.end)).collect()
-    }
 
     #[test]
     fn code_wins_among_symbols_of_one_address() {
-        let tagged = |name: &str, address: u64| format!("{name}<{address:016x}>");
-        assert_eq!(
-            routines(&[(16, b'W', "weak"), (16, b'T', "strong"), (32, b'D', "data"), (32, b'D', "other")]),
-            [("strong".to_owned(), 16, 32), (tagged("data", 32), 32, 32)]
-        );
+        let list = [(16, b'W', "weak"), (16, b'T', "strong"), (32, b'D', "data"), (32, b'D', "other"), (48, b't', "x")];
+        let symbols = list.map(|(address, kind, name)| Symbol { address, kind, name: name.to_owned() });
+        let any = Pattern::new("[a-w]", "").expect("a pattern");
+        let found = routines(&symbols, &any).into_iter().map(|routine| (routine.name, routine.start, routine.end));
+        let expected = [("strong", 16, 32), ("data<0000000000000020>", 32, 48)];
+        assert_eq!(found.collect::<Vec<_>>(), expected.map(|(name, start, end)| (name.to_owned(), start, end)));
+    }
+
+    /// All functions of an image, and for each address the first that ends behind it.
+    fn walked(image: &Image, addresses: &[u64]) -> Vec<Within> {
+        let list = routines(image.symbols(), &Pattern::new(".", "").expect("a pattern"));
+        let found = |&address: &u64| match list.iter().find(|routine| routine.end > address) {
+            Some(routine) => Within::In(routine.clone()),
+            None if list.is_empty() => Within::Nothing,
+            None => Within::Behind,
+        };
+        addresses.iter().map(found).collect()
     }
 
     #[test]
-    fn addresses_find_their_function() {
-        let table = Boundaries::new(&symbols(&[(16, b'T', "a"), (32, b'T', "b"), (48, b'T', "c")]), None);
-        let names = table.names(&[0x1000 + 4, 0x1000 + 16, 0x1000 + 40, 0x1000 + 50], 0x1000, Width::W16);
-        let short: Vec<String> = names.expect("functions").iter().map(|name| name.short.to_string()).collect();
-        assert_eq!(short, ["a", "a", "b", "0x0000000000001032"]);
-        assert_eq!(Boundaries::default().names(&[1], 0, Width::W16), None);
+    fn single_functions_are_those_of_the_whole_list() {
+        let own = std::env::current_exe().expect("this program");
+        let libraries = ["/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"];
+        let mut compared = 0;
+        for path in libraries.iter().map(PathBuf::from).chain([own]).filter(|path| path.exists()) {
+            let image = Image::open(&path).expect("an image");
+            let symbols = image.symbols();
+            let every = symbols.len().div_ceil(200);
+            // Several symbols of one address stand side by side.
+            let some = symbols.iter().enumerate().filter(|(at, _)| at % every < 3).map(|(_, symbol)| symbol.address);
+            let mut addresses: Vec<u64> =
+                some.flat_map(|address| [address.wrapping_sub(1), address, address + 1]).chain([0, 1 << 40]).collect();
+            addresses.sort_unstable();
+            let found: Vec<Within> = addresses.iter().map(|&address| image.routine(address)).collect();
+            assert_eq!(found, walked(&image, &addresses), "{}", path.display());
+            let separator = routines(symbols, &Pattern::new("^_fini<", "").expect("a pattern"));
+            assert_eq!(image.has_separator(), !separator.is_empty(), "{}", path.display());
+            compared += addresses.len();
+        }
+        assert!(compared > 500);
     }
 
     #[test]

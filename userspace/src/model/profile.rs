@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use foldhash::quality::RandomState;
 use jeprobe_abi::drops::{DROP_REASONS, Reason};
 
 use super::interner::Interner;
@@ -68,7 +69,7 @@ pub struct Profile {
     stacks: Interner,
     totals: Vec<Values>,
     shares: Vec<Share>,
-    share_index: HashMap<(StackId, ThreadUid), usize>,
+    share_index: HashMap<(StackId, ThreadUid), usize, RandomState>,
     threads: BTreeMap<ThreadUid, Thread>,
     mappings: Mappings,
     interval: SampleInterval,

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt::Write as _;
 
+use foldhash::fast::RandomState;
 use regex::Regex;
 
 use super::select::{Granularity, Keyed, Numbers, Options, Selection, is_allocator_function, user_functions};
@@ -96,7 +97,7 @@ struct Places<'s> {
     selection: &'s Selection<'s>,
     options: &'s Options,
     frames: Vec<Frame>,
-    index: HashMap<u64, u32>,
+    index: HashMap<u64, u32, RandomState>,
     list: Vec<Place>,
 }
 
@@ -108,7 +109,7 @@ impl Selection<'_> {
         mut each: impl FnMut(&Stack<'_>, &[Frame]) -> Result<(), E>,
     ) -> Result<Vec<Frame>, E> {
         let mut places =
-            Places { selection: self, options, frames: Vec::new(), index: HashMap::new(), list: Vec::new() };
+            Places { selection: self, options, frames: Vec::new(), index: HashMap::default(), list: Vec::new() };
         let (mut sites, mut frames) = (Vec::new(), Vec::new());
         for (id, addresses, _) in self.profile.totals() {
             sites.clear();

@@ -2,58 +2,38 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::str;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
 
 use regex::bytes::Regex;
 
+use crate::progress::Working;
+
 use super::super::lines::Place;
-use super::super::stacks::Stacks;
-use super::super::stop::{Result, Stop};
+use super::super::stacks::{PcId, Pcs, Stacks};
+use super::super::stop::{Result, Stop, reason};
 use super::super::streams::say;
 use super::super::values::Kind;
+use super::blocks::{self, Block};
+use super::records::{Bad, Last, Parsed, Rules, Skipped, Worker, addresses, decimal, leading_digits};
 use super::scale::Scale;
-use super::{Context, Profile, Skipped, Source, is_map_title, rest_as_map, stack};
+use super::{Context, Profile, Source, bad, rest_of};
 
 /// 128 KiB: mean sampling distance of servers whose profiles do not name it.
 const OLD_RATE: f64 = 131_072.0;
 
 /// `heap profile: ...`: lines `objects: bytes [objects: bytes] @ addresses`.
-pub fn read_classic(source: &mut Source<'_>, context: &mut Context<'_>, header: &[u8], kind: Kind) -> Result<Profile> {
-    let scale = classic_scale(header);
-    let column = context.options.heap_column();
-    let mut profile = Profile { kind, ..Profile::default() };
-    let mut ids = Vec::new();
-    let mut skipped = Skipped::default();
-    let name = source.name;
-    while let Some(line) = source.read()? {
-        if is_map_title(line) {
-            profile.map = rest_as_map(source)?;
-            break;
-        }
-        let text = line.trim_ascii();
-        let Some((numbers, addresses)) = classic_record(text) else {
-            if !text.is_empty() {
-                skipped.add(source.lines.place());
-            }
-            continue;
-        };
-        let column_of_stack = addresses.as_ptr() as usize - line.as_ptr() as usize;
-        let addresses = addresses.to_vec();
-        let place = source.lines.place();
-        stack(&addresses, (name, place, column_of_stack), context, &mut profile.max_pc, &mut ids)?;
-        profile.stacks.add(&ids, scale.column(&numbers, column));
-    }
-    skipped.report(name);
-    Ok(profile)
-}
-
-fn classic_record(text: &[u8]) -> Option<([f64; 4], &[u8])> {
-    let mut rest = Rest(text);
-    let numbers = rest.pairs()?;
-    rest.blanks(1)?;
-    rest.literal(b'@')?;
-    rest.blanks(1)?;
-    (!rest.0.is_empty()).then_some((numbers, rest.0))
+pub fn read_classic(source: Source<'_>, context: &mut Context<'_>, header: &[u8], kind: Kind) -> Result<Profile> {
+    let profile = Profile { kind, ..Profile::default() };
+    let rules = Rules {
+        threaded: false,
+        scale: classic_scale(header),
+        column: context.options.heap_column(),
+        per_thread: false,
+        width: context.width,
+    };
+    Ok(records(source, context, rules, profile)?.0)
 }
 
 fn classic_scale(header: &[u8]) -> Scale {
@@ -93,170 +73,269 @@ fn classic_scale(header: &[u8]) -> Scale {
 }
 
 /// `heap_v2/R`: a line `@ addresses`, then `t*: objects: bytes [objects: bytes]` for all threads and one line for each.
-pub fn read_threaded(source: &mut Source<'_>, context: &mut Context<'_>, header: &[u8]) -> Result<Profile> {
+pub fn read_threaded(source: Source<'_>, context: &mut Context<'_>, header: &[u8]) -> Result<Profile> {
     let digits = header.strip_prefix(b"heap_v2/").map_or(&b""[..], |rest| leading_digits(rest));
     if digits.is_empty() {
         return Err(Stop::die("Threaded heap profiles require v2 sampling with a sample rate\n"));
     }
-    let scale = Scale::Poisson(decimal(digits));
-    let column = context.options.heap_column();
-    let per_thread = context.options.thread.is_some();
-    let mut threads: BTreeMap<u64, Stacks> = BTreeMap::new();
-    let mut profile = Profile { kind: Kind::Heap, ..Profile::default() };
-    let mut skipped = Skipped::default();
-    let mut current = Current::default();
-    let name = source.name;
-    while let Some(line) = source.read()? {
-        if is_map_title(line) {
-            profile.map = rest_as_map(source)?;
-            break;
-        }
-        let text = line.trim_ascii();
-        let offset = text.as_ptr() as usize - line.as_ptr() as usize;
-        if let Some(addresses) =
-            text.strip_prefix(b"@").filter(|rest| rest.first().is_some_and(u8::is_ascii_whitespace))
-        {
-            current.start(addresses, offset + 1);
-            current.place = source.lines.place();
-            continue;
-        }
-        let Some((thread, numbers)) = threaded_record(text) else {
-            if !text.is_empty() && current.begun {
-                skipped.add(source.lines.place());
-            }
-            continue;
-        };
-        if !current.begun {
-            continue;
-        }
-        if !current.is_read {
-            let at = (name, current.place, current.column);
-            stack(&current.text, at, context, &mut profile.max_pc, &mut current.ids)?;
-            current.is_read = true;
-        }
-        match thread {
-            None => profile.stacks.add(&current.ids, scale.column(&numbers, column)),
-            Some(thread) if per_thread => {
-                threads.entry(thread).or_default().add(&current.ids, scale.column(&numbers, column));
-            }
-            Some(_) => {}
-        }
-    }
-    skipped.report(name);
+    let profile = Profile { kind: Kind::Heap, ..Profile::default() };
+    let rules = Rules {
+        threaded: true,
+        scale: Scale::Poisson(decimal(digits)),
+        column: context.options.heap_column(),
+        per_thread: context.options.thread.is_some(),
+        width: context.width,
+    };
+    let (mut profile, threads) = records(source, context, rules, profile)?;
     profile.threads = Some(threads);
     Ok(profile)
 }
 
-/// The stack that the lines being read belong to; its addresses are read when the first of them comes.
-#[derive(Default)]
-struct Current {
-    begun: bool,
-    is_read: bool,
-    text: Vec<u8>,
-    column: usize,
-    place: Place,
-    ids: Vec<u32>,
+/// Reads all records, and the memory map behind them.
+fn records(
+    source: Source<'_>,
+    context: &mut Context<'_>,
+    rules: Rules,
+    profile: Profile,
+) -> Result<(Profile, BTreeMap<u64, Stacks>)> {
+    let name = source.name;
+    let line = source.lines.place().line;
+    let size = fs::metadata(name).map_or(0, |meta| if meta.is_file() { meta.len() } else { 0 });
+    let working = Working::on(format!("jeprof: reading {}", name.display()), size);
+    let mut taking = Taking {
+        name,
+        profile,
+        threads: BTreeMap::new(),
+        pcs: context.pcs,
+        rules,
+        numbered: Vec::new(),
+        current: Current::None,
+        ids: Vec::new(),
+        line,
+        in_map: false,
+        skipped: Skipped::default(),
+    };
+    taking.read(rest_of(source), blocks::BLOCK, |byte| working.done(byte))?;
+    drop(working);
+    taking.skipped.report(name);
+    Ok((taking.profile, taking.threads))
 }
 
-impl Current {
-    fn start(&mut self, text: &[u8], column: usize) {
-        self.begun = true;
-        self.is_read = false;
-        self.text.clear();
-        self.text.extend_from_slice(text);
-        self.column = column;
-    }
+/// The stack that lines belong to, beyond the block that it stands in.
+enum Current {
+    None,
+    Unread { text: Vec<u8>, place: Place, column: usize },
+    Read(Vec<PcId>),
 }
 
-/// `None` for the line of all threads.
-fn threaded_record(text: &[u8]) -> Option<(Option<u64>, [f64; 4])> {
-    let mut rest = Rest(text);
-    rest.literal(b't')?;
-    let thread =
-        if rest.literal(b'*').is_some() { None } else { Some(str::from_utf8(rest.digits()?).ok()?.parse().ok()?) };
-    rest.literal(b':')?;
-    rest.blanks(1)?;
-    let numbers = rest.pairs()?;
-    rest.0.is_empty().then_some((thread, numbers))
+/// Puts blocks together, one after the other.
+struct Taking<'a> {
+    name: &'a Path,
+    profile: Profile,
+    threads: BTreeMap<u64, Stacks>,
+    pcs: &'a mut Pcs,
+    rules: Rules,
+    /// By worker, by its number of an address.
+    numbered: Vec<Vec<PcId>>,
+    current: Current,
+    ids: Vec<PcId>,
+    /// Lines before the next block.
+    line: u64,
+    in_map: bool,
+    skipped: Skipped,
 }
 
-/// What is left of a line.
-struct Rest<'a>(&'a [u8]);
-
-impl<'a> Rest<'a> {
-    fn literal(&mut self, byte: u8) -> Option<()> {
-        self.0 = self.0.strip_prefix(&[byte])?;
-        Some(())
+impl Taking<'_> {
+    /// Reads the rest of a file, whose first byte is `byte` bytes into it, in blocks of `size` bytes.
+    fn read(&mut self, (input, byte): (impl Read, u64), size: usize, at: impl Fn(u64)) -> Result<()> {
+        let (name, rules) = (self.name, self.rules);
+        blocks::in_order(
+            (input, byte),
+            size,
+            |number| Worker::new(number, rules),
+            Worker::parse,
+            |error| Stop::error(format!("{}: {}\n", name.display(), reason(&error))),
+            |block, parsed| {
+                at(block.byte);
+                self.take(block, parsed)
+            },
+        )
     }
 
-    fn blanks(&mut self, at_least: usize) -> Option<()> {
-        let count = self.0.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-        self.0 = &self.0[count..];
-        (count >= at_least).then_some(())
-    }
-
-    fn digits(&mut self) -> Option<&'a [u8]> {
-        let digits = leading_digits(self.0);
-        self.0 = &self.0[digits.len()..];
-        (!digits.is_empty()).then_some(digits)
-    }
-
-    /// `c: b [c: b]`.
-    fn pairs(&mut self) -> Option<[f64; 4]> {
-        let mut numbers = [0.0; 4];
-        numbers[0] = decimal(self.digits()?);
-        self.literal(b':')?;
-        self.blanks(1)?;
-        numbers[1] = decimal(self.digits()?);
-        self.blanks(1)?;
-        self.literal(b'[')?;
-        self.blanks(0)?;
-        numbers[2] = decimal(self.digits()?);
-        self.literal(b':')?;
-        self.blanks(1)?;
-        numbers[3] = decimal(self.digits()?);
-        self.literal(b']')?;
-        Some(numbers)
-    }
-}
-
-fn leading_digits(text: &[u8]) -> &[u8] {
-    &text[..text.iter().take_while(|byte| byte.is_ascii_digit()).count()]
-}
-
-/// A number of digits; beyond 64 bits with the precision of a floating one.
-fn decimal(digits: &[u8]) -> f64 {
-    let mut value = 0u64;
-    for &byte in digits {
-        let next = value.checked_mul(10).and_then(|v| v.checked_add(u64::from(byte - b'0')));
-        let Some(next) = next else {
-            return str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::MAX);
+    fn take(&mut self, block: &Block, mut parsed: Parsed) -> Result<()> {
+        if self.in_map {
+            self.map(&block.bytes);
+            return Ok(());
+        }
+        self.head(&parsed)?;
+        if let Some(bad) = &parsed.error {
+            return Err(self.bad(bad));
+        }
+        self.skip(parsed.skipped);
+        self.profile.max_pc = self.profile.max_pc.max(parsed.max_pc);
+        if self.numbered.len() <= parsed.worker {
+            self.numbered.resize_with(parsed.worker + 1, Vec::new);
+        }
+        let numbered = &mut self.numbered[parsed.worker];
+        for &address in &parsed.new {
+            numbered.push(self.pcs.id(address));
+        }
+        let last = parsed.last.take();
+        let number = |ids: &mut Vec<PcId>, stack: u32| {
+            ids.clear();
+            ids.extend(parsed.stack(stack).iter().map(|&frame| numbered[frame as usize]));
         };
-        value = next;
+        for &(stack, value) in &parsed.values {
+            number(&mut self.ids, stack);
+            self.profile.stacks.add(&self.ids, value);
+        }
+        for &(stack, thread, value) in &parsed.shares {
+            number(&mut self.ids, stack);
+            self.threads.entry(thread).or_default().add(&self.ids, value);
+        }
+        match last {
+            None => {}
+            Some(Last::Read(stack)) => {
+                number(&mut self.ids, stack);
+                self.current = Current::Read(self.ids.clone());
+            }
+            Some(Last::Unread { text, mut place, column }) => {
+                place.line += self.line;
+                self.current = Current::Unread { text, place, column };
+            }
+        }
+        self.line += parsed.lines;
+        if let Some(start) = parsed.map {
+            self.in_map = true;
+            self.map(&block.bytes[start..]);
+        }
+        Ok(())
     }
-    value as f64
+
+    /// What belongs to the last stack of the block before.
+    fn head(&mut self, parsed: &Parsed) -> Result<()> {
+        if let Current::None = self.current {
+            return Ok(());
+        }
+        self.skip(parsed.head_skipped);
+        if parsed.head_values.is_empty() && parsed.head_shares.is_empty() && !parsed.head_touched {
+            return Ok(());
+        }
+        if let Current::Unread { text, place, column } = &self.current {
+            let mut ids = Vec::new();
+            let width = self.rules.width;
+            addresses(text, |address| {
+                let address = if ids.is_empty() { address } else { width.sub(address, 1) };
+                self.profile.max_pc = self.profile.max_pc.max(address);
+                ids.push(self.pcs.id(address));
+            })
+            .map_err(|(at, what)| bad(self.name, *place, column + at, &what))?;
+            self.current = Current::Read(ids);
+        }
+        let Current::Read(ids) = &self.current else { return Ok(()) };
+        for &value in &parsed.head_values {
+            self.profile.stacks.add(ids, value);
+        }
+        for &(thread, value) in &parsed.head_shares {
+            self.threads.entry(thread).or_default().add(ids, value);
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, skipped: Skipped) {
+        if self.skipped.count == 0 {
+            self.skipped.first = Place { line: self.line + skipped.first.line, ..skipped.first };
+        }
+        self.skipped.count += skipped.count;
+    }
+
+    fn bad(&self, found: &Bad) -> Stop {
+        let place = Place { line: self.line + found.place.line, ..found.place };
+        bad(self.name, place, found.column, &found.what)
+    }
+
+    /// Takes whole lines of the memory map.
+    fn map(&mut self, text: &[u8]) {
+        let lines = text.strip_suffix(b"\n").unwrap_or(text).split(|&byte| byte == b'\n');
+        let clean = |line: &[u8]| line.iter().copied().filter(|&byte| byte != b'\r').collect();
+        self.profile.map.extend(lines.filter(|_| !text.is_empty()).map(clean));
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::float_cmp, reason = "whole numbers")]
-
+    use super::super::super::address::Width;
     use super::*;
 
-    #[test]
-    fn records_and_what_is_none() {
-        assert_eq!(threaded_record(b"t*: 3: 4 [5: 6]"), Some((None, [3.0, 4.0, 5.0, 6.0])));
-        assert_eq!(threaded_record(b"t12:  3:\t4 [ 5:  6]"), Some((Some(12), [3.0, 4.0, 5.0, 6.0])));
-        for text in ["t0: 12: 3 [4: 5] main thread", "t: 1: 2 [3: 4]", "t0: 1: 2", "t0: 1:2 [3: 4]", ""] {
-            assert_eq!(threaded_record(text.as_bytes()), None, "{text}");
-        }
-        assert_eq!(classic_record(b"1: 2 [3: 4] @ 0x1 0x2"), Some(([1.0, 2.0, 3.0, 4.0], &b"0x1 0x2"[..])));
-        assert_eq!(classic_record(b"1: 2 [3: 4] @"), None);
+    const TEXT: &str = "  t*: 9: 9 [9: 9]
+nothing yet
+@ 0x10 0x21 0x31
+  t*: 1: 64 [1: 64]
+  t0: 1: 64 [1: 64]
+@ not read, as it has no values
+@ 0x10 0x41
+  t1: 2: 128 [2: 128]
+  t*: 2: 128 [2: 128]\r
+no record
+
+@\t0x10 0x21 0x31
+  t*: 4: 512 [4: 512]
+@ 0xffff
+MAPPED_LIBRARIES:
+10-20 r-xp 0 0:0 1 /a\r
+
+@ 0x77
+last";
+
+    /// Everything that reading gives.
+    fn read(text: &str, size: usize, per_thread: bool) -> std::result::Result<String, Stop> {
+        let mut pcs = Pcs::default();
+        let rules = Rules { threaded: true, scale: Scale::None, column: 1, per_thread, width: Width::W16 };
+        let mut taking = Taking {
+            name: Path::new("x"),
+            profile: Profile::default(),
+            threads: BTreeMap::new(),
+            pcs: &mut pcs,
+            rules,
+            numbered: Vec::new(),
+            current: Current::None,
+            ids: Vec::new(),
+            line: 1,
+            in_map: false,
+            skipped: Skipped::default(),
+        };
+        taking.read((text.as_bytes(), 100), size, |_| ())?;
+        let Taking { profile, threads, skipped, .. } = taking;
+        let show = |stacks: &Stacks| {
+            let stack = |stack: &[PcId]| stack.iter().map(|&id| pcs.address(id)).collect::<Vec<_>>();
+            format!("{:x?}", stacks.iter().map(|(ids, value)| (stack(ids), value)).collect::<Vec<_>>())
+        };
+        let threads: Vec<String> =
+            threads.iter().map(|(thread, stacks)| format!("{thread} {}", show(stacks))).collect();
+        let map: Vec<_> = profile.map.iter().map(|line| String::from_utf8_lossy(line)).collect();
+        Ok(format!("{} {threads:?} {map:?} {:x} {skipped:?} {}", show(&profile.stacks), profile.max_pc, pcs.len()))
     }
 
     #[test]
-    fn numbers_beyond_64_bits_keep_their_size() {
-        assert_eq!(decimal(b"18446744073709551615"), 18446744073709551615.0);
-        assert_eq!(decimal(b"100000000000000000000"), 1e20);
+    fn cuts_between_lines_change_nothing() {
+        let whole = read(TEXT, 1 << 20, true).expect("whole");
+        let expected = "[([10, 20, 30], 576.0), ([10, 40], 128.0)] [\"0 [([10, 20, 30], 64.0)]\", \"1 [([10, 40], 128.0)]\"] \
+                        [\"10-20 r-xp 0 0:0 1 /a\", \"\", \"@ 0x77\", \"last\"] 40 \
+                        Skipped { count: 1, first: Place { line: 11, byte: 276 } } 4";
+        assert_eq!(whole, expected);
+        for size in 1..TEXT.len() {
+            for per_thread in [false, true] {
+                assert_eq!(read(TEXT, size, per_thread), read(TEXT, 1 << 20, per_thread), "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_name_line_and_byte_wherever_the_cuts_are() {
+        let text = TEXT.replace("  t*: 4:", "  t*: 1: 1 [1: 1]\n@ 0x5 zz\n\n\n  t*: 4:");
+        let expected = Err(Stop::error("x:15: byte 328: 'zz' is no address\n"));
+        for size in 1..text.len() {
+            assert_eq!(read(&text, size, false), expected, "{size}");
+        }
     }
 }

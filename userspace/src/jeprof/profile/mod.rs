@@ -8,9 +8,11 @@
 //! What cannot be a record where one must stand is an error that names file, line and byte.
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod contention;
 pub mod cpu;
 pub mod heap;
+pub mod records;
 pub mod scale;
 pub mod symbolized;
 
@@ -21,7 +23,7 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use super::address::{Width, parse_hex};
+use super::address::Width;
 use super::lines::{Lines, Place};
 use super::options::Options;
 use super::stacks::{PcId, Pcs, Stacks};
@@ -118,9 +120,9 @@ pub fn read(path: &Path, context: &mut Context<'_>) -> Result<Profile> {
     }
     let mut profile = if line.starts_with(b"heap profile:") {
         let growth = line.windows(6).any(|word| word == b"growth");
-        heap::read_classic(&mut source, context, &line, if growth { Kind::Growth } else { Kind::Heap })?
+        heap::read_classic(source, context, &line, if growth { Kind::Growth } else { Kind::Heap })?
     } else if line.starts_with(b"heap") {
-        heap::read_threaded(&mut source, context, &line)?
+        heap::read_threaded(source, context, &line)?
     } else if is_marker(&line, &["contention"]) {
         contention::read(&mut source, context)?
     } else if is_marker(&line, &["Stacks:"]) {
@@ -166,20 +168,6 @@ fn is_marker(line: &[u8], names: &[&str]) -> bool {
     names.iter().any(|name| rest[blanks..].starts_with(name.as_bytes()))
 }
 
-/// Collects the rest of a file as its memory map.
-pub fn rest_as_map(source: &mut Source<'_>) -> Result<Vec<Vec<u8>>> {
-    let mut map = Vec::new();
-    while let Some(line) = source.read()? {
-        map.push(line.to_vec());
-    }
-    Ok(map)
-}
-
-/// The title of a memory map.
-pub fn is_map_title(line: &[u8]) -> bool {
-    line.starts_with(b"MAPPED_LIBRARIES:") || line.starts_with(b"--- Memory map:")
-}
-
 /// Reads the addresses of a stack, youngest first, as ids; all but the first are return addresses and get one less, so
 /// that they lie in the call. `column`: where `text` begins in its line.
 pub fn stack(
@@ -190,54 +178,13 @@ pub fn stack(
     ids: &mut Vec<PcId>,
 ) -> Result<()> {
     ids.clear();
-    let mut rest = text;
-    loop {
-        let blanks = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-        rest = &rest[blanks..];
-        if rest.is_empty() {
-            return Ok(());
-        }
-        let length = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
-        let Some(address) = parse_hex(&rest[..length]) else {
-            let at = column + (text.len() - rest.len());
-            let word = String::from_utf8_lossy(&rest[..length.min(40)]).into_owned();
-            return Err(bad(name, place, at, &format!("'{word}' is no address")));
-        };
-        let address = if ids.is_empty() { address } else { context.width.sub(address, 1) };
+    let Context { pcs, width, .. } = context;
+    records::addresses(text, |address| {
+        let address = if ids.is_empty() { address } else { width.sub(address, 1) };
         *max_pc = (*max_pc).max(address);
-        ids.push(context.pcs.id(address));
-        rest = &rest[length..];
-    }
-}
-
-/// Lines of a text profile that are no record.
-#[derive(Debug, Default)]
-pub struct Skipped {
-    count: u64,
-    first: Place,
-}
-
-impl Skipped {
-    pub fn add(&mut self, place: Place) {
-        if self.count == 0 {
-            self.first = place;
-        }
-        self.count += 1;
-    }
-
-    /// Says how many there were: values that were not counted.
-    pub fn report(&self, name: &Path) {
-        if self.count > 0 {
-            say(format_args!(
-                "{}:{}: byte {}: {} line{} here and below are no record and were not counted\n",
-                name.display(),
-                self.first.line,
-                self.first.byte,
-                self.count,
-                if self.count == 1 { "" } else { "s" }
-            ));
-        }
-    }
+        ids.push(pcs.id(address));
+    })
+    .map_err(|(at, what)| bad(name, place, column + at, &what))
 }
 
 /// The bytes behind the lines that were read.

@@ -1,0 +1,187 @@
+//! Functions by address as jeprof makes them of nm's list, without making that list.
+//!
+//! ```text
+//! nm -n      10 T a   10 t b   20 T c   30 T d   30 t b
+//! routines   b 10..20          c<20> 20..30      b 30..30      the second b takes the name from the first
+//! left                         c<20> 20..30      b 30..30      what lies before c is given to c
+//! ```
+//!
+//! - Symbols of one address are one routine. Its name is that of the first of them by linker name, with the address behind
+//!   it; or that of the last one of code besides the first, without.
+//! - A routine ends where the next one begins; the last is empty.
+//! - Names are distinct: one that appears again leaves its former place. That can only happen to names without an address.
+//!
+//! Memory: 16 bytes a symbol. Only names that are asked for are demangled, and once, when the first of them is asked for
+//! that carries no address, all of those.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use super::demangle::demangle;
+use super::elf::{Elf, Symbols};
+use super::symtab::{defined, letter, linker_name};
+
+/// The symbol that separates answers of addr2line for jeprof.
+const SEPARATOR: &str = "_fini";
+
+/// A function by the symbol table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routine {
+    /// Demangled. With `<START>` behind it, 16 hexadecimal digits, unless another symbol of the same address was preferred.
+    pub name: String,
+    pub start: u64,
+    pub end: u64,
+}
+
+/// Where an address lies among routines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Within<R = Routine> {
+    /// There are none.
+    Nothing,
+    In(R),
+    /// Behind the last one.
+    Behind,
+}
+
+/// A routine by linker name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Linked {
+    pub(super) linker: String,
+    /// Its name carries no address.
+    pub(super) is_bare: bool,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// Where an address lies, by linker name.
+pub(super) type Placed = Within<Linked>;
+
+impl Linked {
+    fn name(&self) -> String {
+        let name = demangle(&self.linker);
+        if self.is_bare { name.into_owned() } else { format!("{name}<{:016x}>", self.start) }
+    }
+}
+
+impl Placed {
+    /// The same with names for people.
+    pub(super) fn named(self) -> Within {
+        match self {
+            Within::Nothing => Within::Nothing,
+            Within::In(linked) => Within::In(Routine { name: linked.name(), start: linked.start, end: linked.end }),
+            Within::Behind => Within::Behind,
+        }
+    }
+}
+
+/// All routines of an image.
+#[derive(Debug, Default)]
+pub(super) struct Routines {
+    /// Address and index of every defined symbol, sorted.
+    sorted: Vec<(u64, u32)>,
+    dynamic: bool,
+    /// The last place of each name without an address.
+    bare: OnceLock<HashMap<String, u64>>,
+    has_separator: OnceLock<bool>,
+}
+
+impl Routines {
+    /// Of `.symtab`, or of `.dynsym` when nothing is listed there.
+    pub(super) fn build(elf: &Elf) -> Routines {
+        for dynamic in [false, true] {
+            let Some(symbols) = elf.symbols(dynamic) else { continue };
+            let mut sorted: Vec<(u64, u32)> =
+                defined(&symbols).filter(|(_, index)| !symbols.name(*index as usize).is_empty()).collect();
+            if !sorted.is_empty() {
+                sorted.sort_unstable();
+                return Routines { sorted, dynamic, ..Routines::default() };
+            }
+        }
+        Routines::default()
+    }
+
+    /// Whether a routine is called `_fini`.
+    pub(super) fn has_separator(&self, elf: &Elf) -> bool {
+        *self.has_separator.get_or_init(|| {
+            let Some(symbols) = elf.symbols(self.dynamic) else { return false };
+            (0..self.sorted.len()).any(|at| {
+                let (address, index) = self.sorted[at];
+                symbols.name(index as usize) == SEPARATOR
+                    && linker_name(&symbols, index as usize) == SEPARATOR
+                    && self.named(&symbols, self.at(address)).iter().all(|name| name.as_str() >= SEPARATOR)
+            })
+        })
+    }
+
+    /// The routine that holds `address`: of those that are left, the first one that ends behind it.
+    pub(super) fn find(&self, elf: &Elf, address: u64) -> Placed {
+        let Some(symbols) = elf.symbols(self.dynamic) else { return Within::Nothing };
+        let Some(&(first, _)) = self.sorted.first() else { return Within::Nothing };
+        let after = self.sorted.partition_point(|(value, _)| *value <= address);
+        if after == self.sorted.len() && address >= first {
+            return Within::Behind;
+        }
+        // Before the first one there is no other.
+        let mut here = self.at(if after == 0 { first } else { self.sorted[after - 1].0 });
+        loop {
+            let next = self.sorted.get(here.end).map(|(value, _)| *value);
+            let linked = self.linked(elf, &symbols, here, next);
+            let is_left = !linked.is_bare
+                || self.bare(elf, &symbols).get(&linked.name()).is_none_or(|last| *last == linked.start);
+            match next {
+                _ if is_left => return Within::In(linked),
+                Some(next) => here = self.at(next),
+                // A name's last place is always left.
+                None => return Within::Behind,
+            }
+        }
+    }
+
+    /// The symbols of an address.
+    fn at(&self, address: u64) -> Range<usize> {
+        let start = self.sorted.partition_point(|(value, _)| *value < address);
+        let length = self.sorted[start..].iter().take_while(|(value, _)| *value == address).count();
+        start..start + length
+    }
+
+    fn named(&self, symbols: &Symbols<'_>, range: Range<usize>) -> Vec<String> {
+        self.sorted[range].iter().map(|(_, index)| linker_name(symbols, *index as usize)).collect()
+    }
+
+    /// The routine of these symbols; `next`: address of those behind them.
+    fn linked(&self, elf: &Elf, symbols: &Symbols<'_>, range: Range<usize>, next: Option<u64>) -> Linked {
+        let start = self.sorted[range.start].0;
+        let mut all: Vec<(String, u8)> = self.sorted[range]
+            .iter()
+            .map(|(_, index)| {
+                let index = *index as usize;
+                (linker_name(symbols, index), letter(elf, symbols.section(index), &symbols.table.symbols()[index]))
+            })
+            .collect();
+        all.sort();
+        let bare = all.iter().skip(1).rposition(|(_, kind)| kind.eq_ignore_ascii_case(&b't'));
+        let chosen = bare.map_or(0, |at| at + 1);
+        let (linker, _) = all.swap_remove(chosen);
+        Linked { linker, is_bare: bare.is_some(), start, end: next.unwrap_or(start) }
+    }
+
+    fn bare(&self, elf: &Elf, symbols: &Symbols<'_>) -> &HashMap<String, u64> {
+        self.bare.get_or_init(|| {
+            let mut last = HashMap::new();
+            let mut at = 0;
+            while let Some(&(address, _)) = self.sorted.get(at) {
+                let range = self.at(address);
+                at = range.end;
+                if range.len() > 1 {
+                    let linked = self.linked(elf, symbols, range, None);
+                    if linked.is_bare {
+                        last.insert(linked.name(), address);
+                    }
+                }
+            }
+            last
+        })
+    }
+}
