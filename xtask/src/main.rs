@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bench_report;
 mod build_alloc;
 mod build_ebpf;
 mod check;
@@ -49,6 +50,8 @@ enum Command {
     },
     /// Measure the allocator against others
     Bench(bench::Bench),
+    /// Measure jeprof and jeprobe report against the perl jeprof
+    BenchReport(bench_report::BenchReport),
     /// Run .ci/run on a clean clone of the current commit
     Ci,
 }
@@ -62,6 +65,7 @@ fn run(args: &Args) -> Result<()> {
         Command::Test { tiers } => test::run(tiers),
         Command::Check { checks } => check::run(checks),
         Command::Bench(args) => bench::run(args),
+        Command::BenchReport(args) => bench_report::run(args),
         Command::Ci => ci::run(),
     }
 }
