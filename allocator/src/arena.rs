@@ -69,7 +69,10 @@ impl Arena {
         let pages = Pages::new(ind, retain, dirty_ms, muzzy_ms)?;
         Some(Arena {
             ind,
-            bins: base::alloc_slice(2 * NBINS, |bin| Bin::new(ind, bin % NBINS))?,
+            bins: base::alloc_slice(2 * NBINS, |bin| {
+                let fast = if bin < NBINS { fast_offset(bin) } else { 0 };
+                Bin::new(ind, bin % NBINS, fast)
+            })?,
             pages: Mutex::new(Rank::Pages, pages),
             threads: AtomicU32::new(0),
             ticks: AtomicU32::new(0),
@@ -117,16 +120,12 @@ impl Arena {
 
     /// One region of a small class, without a cache.
     pub(crate) fn alloc_small(&self, class: usize) -> Option<*mut u8> {
-        let mut block = None;
-        self.bins.get(class)?.take(self, 1, |region| block = Some(region));
-        block
+        self.bins.get(class)?.take_one(self)
     }
 
     /// One region of a small class for a block that is to be sampled.
     pub(crate) fn alloc_sampled(&self, class: usize) -> Option<*mut u8> {
-        let mut block = None;
-        self.bin_of_samples(class)?.take(&Samples(self), 1, |region| block = Some(region));
-        block
+        self.bin_of_samples(class)?.take_one(&Samples(self))
     }
 
     /// Frees one region without a cache.

@@ -27,7 +27,7 @@ use crate::ds::heap::Heap;
 use crate::ds::link::same;
 use crate::ds::list::List;
 use crate::ds::remote::{Chain, FreeBlock, RemoteList};
-use crate::emap;
+use crate::emap::{self, Tag};
 use crate::extent::Extent;
 use crate::prim::{AtomicPtr, AtomicU32, Ordering};
 use crate::ptr::{BlockPtr, UserPtr};
@@ -100,6 +100,8 @@ pub(crate) struct Inner {
 pub(crate) struct Bin {
     class: usize,
     arena: u32,
+    /// What the page map says of the blocks that caches hold.
+    tag: Tag,
     shape: SlabShape,
     inner: Mutex<Inner>,
     spares: AtomicU32,
@@ -115,10 +117,12 @@ struct Inbox {
 }
 
 impl Bin {
-    pub(crate) fn new(arena: u32, class: usize) -> Bin {
+    /// `fast`: what the page map stores for the class in slabs of this bin.
+    pub(crate) fn new(arena: u32, class: usize, fast: usize) -> Bin {
         Bin {
             class,
             arena,
+            tag: Tag::new(fast, arena),
             shape: slab_shape(class),
             inner: Mutex::new(
                 Rank::Bin,
@@ -135,22 +139,32 @@ impl Bin {
         }
     }
 
-    /// Hands out up to `want` regions; how many could be had. Fewer than `want` only when the system has no memory.
-    pub(crate) fn take(&self, source: &impl SlabSource, want: usize, mut each: impl FnMut(*mut u8)) -> usize {
+    /// Fills `batch`, whose slots are the calling thread's, with regions from the end on, by address in each slab; how many
+    /// slots stay without one. Some only when the system has no memory.
+    pub(crate) fn take(&self, source: &impl SlabSource, batch: &[AtomicPtr<u8>]) -> usize {
         let mut inner = self.inner.lock();
         self.drain(&mut inner, source);
-        let mut got = 0;
-        while got < want {
+        let mut rest = batch;
+        while !rest.is_empty() {
             let Some(slab) = self.current_slab(&mut inner, source) else { break };
-            got += slab::take(slab, &self.shape, want - got, &mut each);
+            let got = slab::take(slab, &self.shape, rest);
+            rest = rest.get(..rest.len() - got).unwrap_or(&[]);
             if slab.nfree() == 0 {
                 inner.current = None;
             }
         }
+        let got = batch.len() - rest.len();
         inner.stats.allocs += got as u64;
         inner.stats.live += got as u64;
         inner.stats.fills += 1;
-        got
+        rest.len()
+    }
+
+    /// One region.
+    pub(crate) fn take_one(&self, source: &impl SlabSource) -> Option<*mut u8> {
+        let place = AtomicPtr::new(core::ptr::null_mut());
+        let missing = self.take(source, core::slice::from_ref(&place));
+        (missing == 0).then(|| place.load(Ordering::Relaxed))
     }
 
     /// Frees one block of this bin.
@@ -168,29 +182,51 @@ impl Bin {
         self.drain(&mut inner, source);
         inner.stats.flushes += 1;
         let shape = self.shape;
-        let mut foreign = 0;
+        let (mut foreign, mut all_freed) = (0, 0);
         let mut rest = blocks;
         while let Some((first, behind)) = rest.split_first() {
             // Relaxed, here and below: the array is the calling thread's.
             let block = first.load(Ordering::Relaxed);
-            let Some(slab) = extent_of(self.class, block) else {
+            let Some(slab) = self.own(block) else {
+                if extent_of(self.class, block).is_some()
+                    && let Some(place) = blocks.get(foreign)
+                {
+                    // What lies in front was read already.
+                    place.store(block, Ordering::Relaxed);
+                    foreign += 1;
+                }
                 rest = behind;
                 continue;
             };
-            if slab.arena() != self.arena {
-                // What lies in front was read already.
-                if let Some(place) = blocks.get(foreign) {
-                    place.store(block, Ordering::Relaxed);
-                }
-                foreign += 1;
-                rest = behind;
-                continue;
+            let (freed, misuse) = slab::put_run(slab, &shape, rest);
+            rest = rest.get(freed..).unwrap_or(&[]);
+            all_freed += freed as u64;
+            let before = slab.nfree();
+            slab.set_nfree(before + freed as u32);
+            if before == 0 || before + freed as u32 == shape.nregs {
+                self.place(&mut inner, source, slab, before);
             }
-            let (looked, freed) = slab::put_run(slab, &shape, rest, report);
-            rest = rest.get(looked.max(1)..).unwrap_or(&[]);
-            self.settle(&mut inner, source, slab, freed);
+            if (misuse.is_some() || freed == 0)
+                && let Some((wrong, behind)) = rest.split_first()
+            {
+                // Without a misuse it lies behind the last region.
+                report(BlockPtr(wrong.load(Ordering::Relaxed)), misuse.unwrap_or(SlabMisuse::NotABlock));
+                rest = behind;
+            }
         }
+        inner.stats.frees += all_freed;
+        inner.stats.live = inner.stats.live.wrapping_sub(all_freed);
         foreign
+    }
+
+    /// The slab of a block that caches hold, if it is one of this bin.
+    #[inline]
+    fn own(&self, block: *mut u8) -> Option<&'static Extent> {
+        let word = emap::word(block.addr());
+        if word.tag() != self.tag {
+            return None;
+        }
+        word.extent().filter(|slab| slab.arena() == self.arena)
     }
 
     fn put_one(&self, inner: &mut Inner, source: &impl SlabSource, slab: &'static Extent, block: BlockPtr) {
@@ -200,22 +236,28 @@ impl Bin {
         }
     }
 
-    /// Moves a slab to where it belongs after `freed` of its regions came back.
+    /// Counts that `freed` regions of a slab came back, and moves it to where it belongs then.
     #[inline]
     fn settle(&self, inner: &mut Inner, source: &impl SlabSource, slab: &'static Extent, freed: u32) {
-        let nfree = slab.nfree() + freed;
-        slab.set_nfree(nfree);
+        let before = slab.nfree();
+        slab.set_nfree(before + freed);
         inner.stats.frees += u64::from(freed);
         inner.stats.live = inner.stats.live.wrapping_sub(u64::from(freed));
-        if freed == 0 || inner.current.is_some_and(|current| same(current, slab)) {
+        self.place(inner, source, slab, before);
+    }
+
+    /// Moves a slab that had `before` free regions to where it belongs now.
+    fn place(&self, inner: &mut Inner, source: &impl SlabSource, slab: &'static Extent, before: u32) {
+        let nfree = slab.nfree();
+        if nfree == before || inner.current.is_some_and(|current| same(current, slab)) {
             return;
         }
         if nfree == self.shape.nregs {
-            if nfree > freed {
+            if before > 0 {
                 inner.nonfull.remove(slab);
             }
             self.spare(inner, source, slab);
-        } else if nfree == freed {
+        } else if before == 0 {
             inner.nonfull.insert(slab);
         }
     }

@@ -6,9 +6,9 @@
 //!
 //!   ROOT [2^17 pointers, 1 MiB of zero pages] ─► leaf [2^18 words, 2 MiB, mapped on demand, never unmapped]
 //!
-//!   word     63 … 48                │ 47 … 0
-//!            fast: offset of the    │ extent descriptor,
-//!            class's stack, or 0    │ or null
+//!   word     63 … 48                │ 47 … 6              │ 5 … 0
+//!            fast: offset of the    │ extent descriptor,  │ of a slab: arena,
+//!            class's stack, or 0    │ or null             │ its low bits
 //! ```
 //!
 //! | page | word |
@@ -42,7 +42,9 @@ const LG_ROOT_SHIFT: u32 = LG_GRANULE + LG_LEAF;
 const ROOT_WORDS: usize = 1 << (47 - LG_ROOT_SHIFT);
 const LEAF_BYTES: usize = LEAF_WORDS * size_of::<Leaf>();
 const FAST_SHIFT: u32 = 48;
-const EXTENT_MASK: usize = (1 << FAST_SHIFT) - 1;
+/// Low bits of a descriptor's address, all zero: the low bits of the arena's index, in the words of a slab.
+const ARENA_MASK: usize = align_of::<Extent>() - 1;
+const EXTENT_MASK: usize = ((1 << FAST_SHIFT) - 1) & !ARENA_MASK;
 
 /// One word: extent descriptor with the fast offset in the upper 16 bits of the address.
 type Leaf = AtomicPtr<Extent>;
@@ -63,12 +65,28 @@ impl Word {
         self.0.addr() >> FAST_SHIFT
     }
 
+    /// What there is beside the extent.
+    #[inline(always)]
+    pub(crate) fn tag(self) -> Tag {
+        Tag(self.0.addr() & !EXTENT_MASK)
+    }
+
     /// The extent, if the page has one.
     #[inline]
     pub(crate) fn extent(self) -> Option<&'static Extent> {
         let ptr = self.0.map_addr(|addr| addr & EXTENT_MASK);
         // SAFETY: I-EMAP-3: only pointers to descriptors, which live for ever, are stored.
         unsafe { ptr.as_ref() }
+    }
+}
+
+/// What the words of a class's slabs in an arena have in common: the stack's offset, and low bits of the arena's index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag(usize);
+
+impl Tag {
+    pub(crate) const fn new(fast: usize, arena: u32) -> Tag {
+        Tag(fast << FAST_SHIFT | arena as usize & ARENA_MASK)
     }
 }
 
@@ -129,8 +147,13 @@ pub(crate) fn ensure(addr: usize, bytes: usize) -> Result<(), AllocError> {
 
 #[inline]
 fn store(addr: usize, extent: Option<&'static Extent>, fast: usize) {
+    store_tagged(addr, extent, Tag::new(fast, 0));
+}
+
+#[inline]
+fn store_tagged(addr: usize, extent: Option<&'static Extent>, tag: Tag) {
     let ptr = extent.map_or(core::ptr::null_mut(), |extent| core::ptr::from_ref(extent).cast_mut());
-    let packed = ptr.map_addr(|addr| addr | fast << FAST_SHIFT);
+    let packed = ptr.map_addr(|addr| addr | tag.0);
     let leaf = ROOT.get(addr >> LG_ROOT_SHIFT).map_or(core::ptr::null_mut(), |root| root.load(Ordering::Acquire));
     debug_assert!(!leaf.is_null(), "word stored before `ensure`");
     if leaf.is_null() {
@@ -171,8 +194,9 @@ pub(crate) fn set_large(extent: &'static Extent, fast: usize) {
 
 /// Writes the words of a slab.
 pub(crate) fn set_slab(extent: &'static Extent, fast: usize) {
+    let tag = Tag::new(fast, extent.arena());
     for page in pages(extent) {
-        store(page, Some(extent), fast);
+        store_tagged(page, Some(extent), tag);
     }
 }
 

@@ -63,6 +63,14 @@ pub struct SlabShape {
     pub inverse: u32,
 }
 
+impl SlabShape {
+    /// Bytes of all regions: the slab, but for its tail where pages are larger than the granule.
+    #[inline]
+    pub(crate) fn region_bytes(&self) -> usize {
+        (self.nregs * self.size) as usize
+    }
+}
+
 const SHAPES: [SlabShape; NBINS] = build_shapes();
 
 const _: () = assert!(SIZES[NBINS - 1] == SMALL_MAX && SIZES[NBINS] == LARGE_MIN);

@@ -31,11 +31,22 @@ pub(crate) fn init(extent: &Extent, shape: &SlabShape) {
     extent.set_nfree(shape.nregs);
 }
 
-/// Takes up to `want` free regions, lowest first; how many there were.
-pub(crate) fn take(extent: &Extent, shape: &SlabShape, want: usize, mut each: impl FnMut(*mut u8)) -> usize {
+/// Takes up to `places.len()` free regions; how many there were. The lowest comes last, and they fill the places from the
+/// end on.
+pub(crate) fn take(extent: &Extent, shape: &SlabShape, places: &[AtomicPtr<u8>]) -> usize {
     let root = extent.addr();
     let size = shape.size as usize;
-    let taken = extent.free.take(want, |region| each(ptr::forward(root, region * size)));
+    let mut rest = places;
+    let taken = extent.free.take(places.len(), |first, len| {
+        let (left, run) = rest.split_at(rest.len() - len.min(rest.len()));
+        let mut block = ptr::forward(root, first * size);
+        for place in run.iter().rev() {
+            // Relaxed: the array is the calling thread's.
+            place.store(block, Ordering::Relaxed);
+            block = ptr::forward(block, size);
+        }
+        rest = left;
+    });
     extent.set_nfree(extent.nfree() - taken as u32);
     taken
 }
@@ -44,35 +55,43 @@ pub(crate) fn take(extent: &Extent, shape: &SlabShape, want: usize, mut each: im
 #[inline]
 pub(crate) fn put(extent: &Extent, shape: &SlabShape, block: BlockPtr) -> Result<(), SlabMisuse> {
     let region = region_of(extent, shape, block).ok_or(SlabMisuse::NotABlock)?;
-    if extent.free.set(region) { Ok(()) } else { Err(SlabMisuse::DoubleFree) }
+    let mut setter = extent.free.setter();
+    let was_live = setter.set(region);
+    setter.finish();
+    if was_live { Ok(()) } else { Err(SlabMisuse::DoubleFree) }
 }
 
-/// Frees the regions at the head of `blocks`, as far as these lie in the slab; how many there were, and how many of them
-/// were freed. The others are reported. The caller adds the freed ones to `nfree`.
-#[inline]
-pub(crate) fn put_run(
-    extent: &Extent,
-    shape: &SlabShape,
-    blocks: &[AtomicPtr<u8>],
-    mut misused: impl FnMut(BlockPtr, SlabMisuse),
-) -> (usize, u32) {
+/// Frees the regions at the head of `blocks`, as far as these lie in the slab and nothing is wrong with them; how many
+/// there were, and what is wrong with the next one if it lies in the slab. The caller adds them to `nfree`.
+///
+/// A function of its own, so that all of the loop is in registers.
+#[inline(never)]
+pub(crate) fn put_run(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> (usize, Option<SlabMisuse>) {
     let base = extent.addr().addr();
-    let (mut looked, mut freed) = (0, 0);
+    let inside = shape.region_bytes();
+    let inverse = shape.inverse;
+    let mut setter = extent.free.setter();
+    let mut misuse = None;
+    let mut freed = 0;
     for slot in blocks {
         // Relaxed: the array is the calling thread's.
-        let block = slot.load(Ordering::Relaxed);
-        let offset = block.addr().wrapping_sub(base);
-        if offset >= shape.slab_bytes as usize {
+        let offset = slot.load(Ordering::Relaxed).addr().wrapping_sub(base);
+        if offset >= inside {
             break;
         }
-        looked += 1;
-        match region_at(shape, offset) {
-            Some(region) if extent.free.set(region) => freed += 1,
-            Some(_) => misused(BlockPtr(block), SlabMisuse::DoubleFree),
-            None => misused(BlockPtr(block), SlabMisuse::NotABlock),
+        let product = offset as u64 * u64::from(inverse);
+        if product as u32 >= inverse || !setter.set((product >> 32) as usize) {
+            misuse = Some(offset);
+            break;
         }
+        freed += 1;
     }
-    (looked, freed)
+    setter.finish();
+    let misuse = misuse.map(|offset| match region_at(shape, offset) {
+        Some(_) => SlabMisuse::DoubleFree,
+        None => SlabMisuse::NotABlock,
+    });
+    (freed, misuse)
 }
 
 /// True when `block` lies in the slab.
@@ -88,11 +107,12 @@ pub(crate) fn region_of(extent: &Extent, shape: &SlabShape, block: BlockPtr) -> 
     if offset < shape.slab_bytes as usize { region_at(shape, offset) } else { None }
 }
 
-/// Region that starts `offset` bytes into a slab.
-#[inline]
+/// Region that starts `offset` bytes into a slab. The product is `offset / size` in units of 2^-32, a little too large: by
+/// less than `inverse`, which is what one byte adds.
+#[inline(always)]
 fn region_at(shape: &SlabShape, offset: usize) -> Option<usize> {
-    let region = ((offset as u64 * u64::from(shape.inverse)) >> 32) as usize;
-    (region * shape.size as usize == offset && region < shape.nregs as usize).then_some(region)
+    let product = offset as u64 * u64::from(shape.inverse);
+    ((product as u32) < shape.inverse && offset < shape.region_bytes()).then_some((product >> 32) as usize)
 }
 
 /// Checks I-SLAB-1.
@@ -115,9 +135,11 @@ mod tests {
             extent.assign(core::ptr::without_provenance_mut(0x10_0000), shape.slab_bytes as usize, State::Active, true);
             extent.set_use(class, true);
             init(&extent, &shape);
-            let mut got = Vec::new();
-            assert_eq!(take(&extent, &shape, 1000, |block| got.push(block)), shape.nregs as usize);
+            let places: Vec<AtomicPtr<u8>> = (0..1000).map(|_| AtomicPtr::default()).collect();
+            assert_eq!(take(&extent, &shape, &places), shape.nregs as usize);
             check(&extent);
+            let got: Vec<*mut u8> =
+                places.iter().rev().take(shape.nregs as usize).map(|place| place.load(Ordering::Relaxed)).collect();
             assert!(got.windows(2).all(|pair| pair[1].addr() - pair[0].addr() == shape.size as usize));
             let first = BlockPtr(got[0]);
             assert_eq!(put(&extent, &shape, first), Ok(()));
@@ -127,10 +149,10 @@ mod tests {
             let end = got[0].wrapping_add(shape.slab_bytes as usize);
             assert_eq!(put(&extent, &shape, BlockPtr(end)), Err(SlabMisuse::NotABlock));
             let run: Vec<_> = got.iter().copied().chain([end, got[0]]).map(AtomicPtr::new).collect();
-            let mut misused = Vec::new();
-            let (looked, freed) = put_run(&extent, &shape, &run, |block, misuse| misused.push((block, misuse)));
-            assert_eq!((looked, freed), (got.len(), shape.nregs - 1));
-            assert_eq!(misused, [(first, SlabMisuse::DoubleFree)]);
+            assert_eq!(put_run(&extent, &shape, &run), (0, Some(SlabMisuse::DoubleFree)));
+            assert_eq!(put_run(&extent, &shape, &run[1..]), (got.len() - 1, None));
+            let between = [AtomicPtr::new(got[0].wrapping_add(1))];
+            assert_eq!(put_run(&extent, &shape, &between), (0, Some(SlabMisuse::NotABlock)));
             extent.set_nfree(shape.nregs);
             check(&extent);
         }

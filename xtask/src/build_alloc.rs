@@ -10,7 +10,11 @@ use crate::cmd::{Cmd, cargo, root};
 
 /// Builds both and returns their folder, `target/capi`.
 pub(crate) fn run() -> Result<PathBuf> {
-    cargo().args(["build", "--profile", "capi", "-p", "jeprobe-capi"]).run()?;
+    // Functions begin at a cache line: `malloc` and `free` fill one and a half each, and cost a quarter more when they lie
+    // across a third one.
+    cargo()
+        .args(["rustc", "--profile", "capi", "-p", "jeprobe-capi", "--", "-Cllvm-args=-align-all-functions=6"])
+        .run()?;
     let folder = target_dir().join("capi");
     // A program may define its own `malloc_conf`; rustc has no weak data symbols.
     Cmd::new("objcopy")

@@ -28,14 +28,10 @@ impl Bitmap {
         }
     }
 
-    /// Sets a bit; false when it was set already or lies outside.
-    #[inline]
-    pub(crate) fn set(&self, bit: usize) -> bool {
-        let Some(word) = self.0.get(bit / 64) else { return false };
-        let old = word.load(Ordering::Relaxed);
-        let mask = 1u64 << (bit % 64);
-        word.store(old | mask, Ordering::Relaxed);
-        old & mask == 0
+    /// Begins to set bits.
+    #[inline(always)]
+    pub(crate) fn setter(&self) -> Setter<'_> {
+        Setter { map: self, at: 0, bits: self.0[0].load(Ordering::Relaxed) }
     }
 
     /// True when the bit is set.
@@ -44,9 +40,10 @@ impl Bitmap {
         self.0.get(bit / 64).is_some_and(|word| word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
     }
 
-    /// Clears up to `want` of the lowest set bits and reports each; how many there were.
+    /// Clears up to `want` of the lowest set bits and reports each run of neighbours, as its first bit and length; how many
+    /// bits there were.
     #[inline]
-    pub(crate) fn take(&self, want: usize, mut each: impl FnMut(usize)) -> usize {
+    pub(crate) fn take(&self, want: usize, mut run: impl FnMut(usize, usize)) -> usize {
         let mut taken = 0;
         for (w, word) in self.0.iter().enumerate() {
             let mut bits = word.load(Ordering::Relaxed);
@@ -54,9 +51,11 @@ impl Bitmap {
                 continue;
             }
             while bits != 0 && taken < want {
-                each(w * 64 + bits.trailing_zeros() as usize);
-                bits &= bits - 1;
-                taken += 1;
+                let first = bits.trailing_zeros();
+                let len = (bits >> first).trailing_ones().min((want - taken) as u32);
+                run(w * 64 + first as usize, len as usize);
+                bits &= !((u64::MAX >> (64 - len)) << first);
+                taken += len as usize;
             }
             word.store(bits, Ordering::Relaxed);
             if taken == want {
@@ -72,6 +71,37 @@ impl Bitmap {
     }
 }
 
+/// Sets bits one by one, holding the word of the last one: bits often come in neighbours, and a load that waits for the
+/// store before it takes longer than all else here.
+pub(crate) struct Setter<'a> {
+    map: &'a Bitmap,
+    at: usize,
+    bits: u64,
+}
+
+impl Setter<'_> {
+    /// Sets a bit; false when it was set already. A bit outside stands for one inside.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, bit: usize) -> bool {
+        let at = bit / 64 % WORDS;
+        if at != self.at {
+            self.map.0[self.at].store(self.bits, Ordering::Relaxed);
+            self.at = at;
+            self.bits = self.map.0[at].load(Ordering::Relaxed);
+        }
+        let mask = 1u64 << (bit % 64);
+        let free = self.bits & mask != 0;
+        self.bits |= mask;
+        !free
+    }
+
+    /// Writes what is held.
+    #[inline(always)]
+    pub(crate) fn finish(self) {
+        self.map.0[self.at].store(self.bits, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,16 +113,21 @@ mod tests {
         map.set_first(130);
         assert_eq!(map.count(), 130);
         let mut got = Vec::new();
-        assert_eq!(map.take(70, |bit| got.push(bit)), 70);
+        assert_eq!(map.take(70, |first, len| got.extend(first..first + len)), 70);
         assert_eq!(got, (0..70).collect::<Vec<_>>());
         assert!(!map.is_set(3));
-        assert!(map.set(3) && !map.set(3) && map.is_set(3));
-        assert!(!map.set(BITS));
+        let mut setter = map.setter();
+        assert!(setter.set(3) && setter.set(131) && !setter.set(3));
+        setter.finish();
+        assert!(map.is_set(3) && map.is_set(131));
         got.clear();
-        assert_eq!(map.take(100, |bit| got.push(bit)), 61);
-        assert_eq!(got[0], 3);
+        assert_eq!(map.take(100, |first, len| got.extend(first..first + len)), 62);
+        assert_eq!((got[0], got[61]), (3, 131));
         assert_eq!(map.count(), 0);
         map.set_first(512);
         assert_eq!(map.count(), 512);
+        let mut runs = Vec::new();
+        assert_eq!(map.take(100, |first, len| runs.push((first, len))), 100);
+        assert_eq!(runs, [(0, 64), (64, 36)]);
     }
 }

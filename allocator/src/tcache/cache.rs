@@ -224,17 +224,11 @@ impl Cache {
         let bin = arena.bin(class)?;
         tuning.missed.store(true, Ordering::Relaxed);
         let want = tuning.next_fill();
-        // Regions come in address order; written from the top down, they are popped in address order.
-        let batch = room.get(..want)?;
-        let mut places = batch.iter().rev();
-        let got = bin.take(arena, want, |block| {
-            if let Some(place) = places.next() {
-                place.store(block, Ordering::Relaxed);
-            }
-        });
+        // Filled from the top down, popped in address order.
+        let missing = bin.take(arena, room.get(..want)?);
         stack.set_len(room, want);
-        if got < want {
-            stack.drop_oldest(room, want - got);
+        if missing > 0 {
+            stack.drop_oldest(room, missing);
         }
         stack.pop()
     }
