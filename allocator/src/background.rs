@@ -17,6 +17,7 @@ use crate::prof;
 use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
 use crate::sys;
+use crate::thread;
 
 const OFF: u32 = 0;
 const ON: u32 = 1;
@@ -97,6 +98,7 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
                 sleep_ns = sleep_ns.min(next_ns.max(SHORTEST_SLEEP_NS));
             }
         }
+        thread::sweep_idle(now_ns);
         prof::serve_requests();
         RUNS.fetch_add(1, Ordering::Relaxed);
         sys::futex_wait(&STATE, ON, Some(sleep_ns));

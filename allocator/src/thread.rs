@@ -17,7 +17,7 @@
 //! | `allocated`, `deallocated` | written by owner, read by anyone (Relaxed: statistics) |
 //! | `threshold`, `next_*`, `cache`, `rounds`, `prof` | owner |
 //! | `arena` | owner; read by `fork` in the child |
-//! | `list` | lock:Threads |
+//! | `list`, `seen` | lock:Threads |
 //!
 //! States are those of `tls.rs`. A thread starts at its first call into the allocator and ends in the destructor of a
 //! thread key, which re-arms itself twice so that other destructors come first; what is allocated or freed after that
@@ -45,6 +45,8 @@ const COLLECT_BYTES: u64 = 1 << 20;
 /// Blocks of the length that brought the step, likewise, if that is more: a thread that uses large blocks passes the
 /// bytes with every few of them.
 const COLLECT_BLOCKS: u64 = 32;
+/// A thread that does nothing for this long gives up its large blocks.
+const SWEEP_NS: u64 = 1_000_000_000;
 /// Destructor rounds to sit out: pthread gives four.
 const LATE_ROUNDS: u32 = 2;
 
@@ -60,6 +62,8 @@ pub struct Slot {
     next_sample: AtomicU64,
     rounds: AtomicU32,
     list: [Link<Slot>; 2],
+    /// Bytes allocated and freed when the last sweep came by.
+    seen: AtomicU64,
     prof: ProfCell,
 }
 
@@ -134,6 +138,7 @@ impl Slot {
             next_sample: AtomicU64::new(0),
             rounds: AtomicU32::new(0),
             list: [const { Link::null() }; 2],
+            seen: AtomicU64::new(0),
             prof: ProfCell(ThreadProf::NEW),
         }
     }
@@ -256,6 +261,15 @@ impl Slot {
     pub fn flush_cache(&self) {
         if let Some(arena) = self.arena() {
             self.cache.flush_all(arena);
+        }
+    }
+
+    /// Takes the cached large blocks away if the thread did nothing since the last call; for any thread.
+    fn sweep(&self) {
+        let (allocated, freed) = (self.allocated.load(Ordering::Relaxed), self.deallocated.load(Ordering::Relaxed));
+        let now = allocated.wrapping_add(freed);
+        if self.seen.swap(now, Ordering::Relaxed) == now {
+            self.cache.large.surrender();
         }
     }
 
@@ -400,6 +414,22 @@ pub(crate) fn totals() -> (u64, u64) {
     (allocated, deallocated)
 }
 
+/// Takes the large blocks out of the caches of threads that did nothing since the last sweep; for any thread, as often as
+/// it likes: a sweep is made once a second at most.
+pub(crate) fn sweep_idle(now_ns: u64) {
+    static NEXT_NS: AtomicU64 = AtomicU64::new(0);
+    // Relaxed, all: two that come at once do the same work, one after the other.
+    let next = NEXT_NS.load(Ordering::Relaxed);
+    if now_ns >= next && NEXT_NS.swap(now_ns.saturating_add(SWEEP_NS), Ordering::Relaxed) == next {
+        sweep();
+    }
+}
+
+fn sweep() {
+    let Some(registry) = REGISTRY.try_lock() else { return };
+    registry.live.iter().for_each(Slot::sweep);
+}
+
 /// Number of threads with a slot.
 pub fn count() -> usize {
     REGISTRY.lock().live.iter().count()
@@ -430,5 +460,28 @@ pub(crate) fn postfork_child() {
     for arena in arenas::all() {
         let bound = registry.live.iter().filter(|slot| slot.arena.get().is_some_and(|own| same(own, arena))).count();
         arena.reset_threads_in_child(bound as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pages::Fit;
+    use crate::sizeclass::{CACHED_MAX, GRANULE};
+
+    #[test]
+    fn an_idle_thread_gives_its_large_blocks_up_and_a_busy_one_keeps_them() {
+        let arena = arenas::create().expect("arena");
+        let slot = base::alloc_value(Slot::new()).expect("memory");
+        assert!(slot.cache.open(CACHED_MAX));
+        assert!(slot.cache.large.put(arena.alloc_large(16 * GRANULE, GRANULE, Fit::Tight).expect("pages")));
+        for _ in 0..3 {
+            slot.count_free(100);
+            slot.sweep();
+        }
+        assert_eq!(arena.large_stats().live_bytes, 16 * GRANULE, "it was at work");
+        slot.sweep();
+        assert_eq!(arena.large_stats().live_bytes, 0);
+        assert!(slot.cache.large.take(16 * GRANULE).is_none());
     }
 }

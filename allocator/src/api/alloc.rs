@@ -248,6 +248,7 @@ pub(super) fn event(slot: &'static Slot, block: *mut u8, requested: usize, usabl
             slot.cache.collect_step(arena);
         }
         arena.tick(COLLECT_STEPS);
+        thread::sweep_idle(sys::clock_recent_ns());
     }
     sample(slot, block, requested, usable, sampled || usable > SMALL_MAX);
     slot.settle_threshold();

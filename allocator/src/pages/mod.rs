@@ -50,6 +50,10 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 const FIRST_GROWTH_BYTES: usize = HUGE_PAGE_BYTES;
 /// Extents that one purge takes at a time.
 pub(crate) const PURGE_BATCH: usize = 64;
+/// Extents are kept whole up to this part of what is in use: more would keep neighbours apart that long blocks need.
+const QUICK_PART: usize = 64;
+/// As above, bytes at least.
+const QUICK_MIN_BYTES: usize = 1 << 20;
 /// Blocks from here on are made of a dirty run and its retained neighbours when no dirty run is long enough: what is
 /// resident is used, and only the rest has to become so.
 const COMBINE_MIN_BYTES: usize = 256 << 10;
@@ -248,6 +252,9 @@ impl Pages {
     pub(crate) fn dealloc(&mut self, extent: &'static Extent) {
         self.active_bytes -= extent.bytes();
         extent.set_zeroed(false);
+        if self.quick.bytes() + extent.bytes() > (self.active_bytes / QUICK_PART).max(QUICK_MIN_BYTES) {
+            self.coalesce();
+        }
         if !self.quick.put(extent) {
             self.insert_merged(extent, State::Dirty);
         }

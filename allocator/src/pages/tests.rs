@@ -306,3 +306,17 @@ fn a_system_that_refuses_advice_costs_only_its_benefit() {
     pages.check();
     sys::mock::refuse_advice(false);
 }
+
+#[test]
+fn what_is_kept_whole_stays_a_small_part() {
+    let mut pages = Pages::new(19, true, 10_000, 0).expect("memory");
+    let live = pages.alloc(256 << 20, GRANULE, Fit::Tight).expect("pages");
+    let row: std::vec::Vec<_> =
+        (0..640).map(|i| pages.alloc((17 + i % 16) * 4 * KIB, GRANULE, Fit::Tight).expect("pages")).collect();
+    for extent in row {
+        pages.dealloc(extent);
+        assert!(pages.quick.bytes() <= pages.active_bytes / QUICK_PART + 128 * KIB);
+    }
+    pages.dealloc(live);
+    pages.check();
+}

@@ -5,19 +5,24 @@
 //! ```
 //!
 //! The stacks end at `tcache_max`; without this, each block between it and the sizes that are used for long would cost
-//! two locks. Blocks are kept as whole extents of their page class, so any request of the class takes one, whatever its
-//! usable bytes. Each class keeps at most [`CLASS_BYTES`]; with a `tcache_max` below the default there are none. Collection: one class a step, as for the stacks; what lay
-//! unused since the last visit goes back to its arena.
+//! two locks. Blocks are kept as whole extents of their length, so any request of the length takes one, whatever its
+//! usable bytes. Each list keeps at most [`LIST_BYTES`], all of them [`CACHE_BYTES`]; with a `tcache_max` below the default
+//! there are none. Collection: one list a step, as for the stacks; what lay unused since the last visit goes back to its
+//! arena. An idle thread collects nothing, so others take its blocks away ([`LargeCache::surrender`]).
 //!
-//! Fields: all `owner`; atomics with Relaxed order because the struct is shared by reference. I-LARGECACHE-1: an extent
-//! here has state Cached, the exact length of its class, and is off the fast path.
+//! | field | synchronization |
+//! |---|---|
+//! | `heads` | a list belongs to whoever exchanged its head for null: Acquire; the owner publishes it again: Release |
+//! | the rest | owner, Relaxed; `counts` and `bytes` may be too high after a list was taken away, until its owner looks |
+//!
+//! I-LARGECACHE-1: an extent here has state Cached, the exact length of its step, and is off the fast path.
 #![forbid(unsafe_code)]
 
 use crate::arenas;
 use crate::ds::link::Link;
 use crate::ds::list::ListNode;
 use crate::extent::{Extent, State};
-use crate::prim::{AtomicBool, AtomicU8, Ordering};
+use crate::prim::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use crate::quick::{self, LG_STEPS};
 use crate::sizeclass::{CACHED_MAX, index_of};
 use crate::steps;
@@ -25,8 +30,10 @@ use crate::steps;
 /// Step of the first length above the stacks.
 const FIRST: usize = steps::floor::<LG_STEPS>(CACHED_MAX) + 1;
 const CLASSES: usize = steps::floor::<LG_STEPS>(256 << 10) + 1 - FIRST;
-/// Bytes that one class may keep: 12 blocks of 40 KiB, 2 of 256 KiB.
-const CLASS_BYTES: usize = 512 << 10;
+/// Bytes that one list may keep: 12 blocks of 40 KiB, 2 of 256 KiB.
+const LIST_BYTES: usize = 512 << 10;
+/// Bytes that all lists may keep: a thread uses few lengths at a time.
+const CACHE_BYTES: usize = 1 << 20;
 
 #[inline]
 fn class_of(bytes: usize) -> usize {
@@ -37,6 +44,7 @@ fn class_of(bytes: usize) -> usize {
 pub(crate) struct LargeCache {
     heads: [Link<Extent>; CLASSES],
     counts: [AtomicU8; CLASSES],
+    bytes: AtomicUsize,
     /// Fewest blocks since the last visit: so many were not needed.
     floors: [AtomicU8; CLASSES],
     /// Next class to collect.
@@ -49,6 +57,7 @@ impl LargeCache {
         LargeCache {
             heads: [const { Link::null() }; CLASSES],
             counts: [const { AtomicU8::new(0) }; CLASSES],
+            bytes: AtomicUsize::new(0),
             floors: [const { AtomicU8::new(0) }; CLASSES],
             cursor: AtomicU8::new(0),
             open: AtomicBool::new(false),
@@ -76,17 +85,26 @@ impl LargeCache {
         let bytes = extent.bytes();
         let class = class_of(bytes);
         let (Some(head), Some(count)) = (self.heads.get(class), self.counts.get(class)) else { return false };
-        let have = count.load(Ordering::Relaxed);
+        let (have, all) = (count.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
         if !self.open.load(Ordering::Relaxed)
-            || usize::from(have) >= CLASS_BYTES / bytes
+            || usize::from(have) >= LIST_BYTES / bytes
+            || all + bytes > CACHE_BYTES
             || quick::rounded(bytes) != bytes
         {
+            // What was taken away counts no longer.
+            if have > 0 && head.get().is_none() {
+                self.count_lost(class);
+            }
             return false;
         }
+        let rest = head.take_published();
         extent.set_state(State::Cached);
-        extent.next().set(head.get());
-        head.set(Some(extent));
-        count.store(have + 1, Ordering::Relaxed);
+        extent.next().set(rest);
+        head.publish(Some(extent));
+        if rest.is_none() && have > 0 {
+            self.count_lost(class);
+        }
+        self.count(class, 1);
         true
     }
 
@@ -108,6 +126,17 @@ impl LargeCache {
         }
     }
 
+    /// Gives every block back, on behalf of an owner that is idle: for any thread.
+    pub(crate) fn surrender(&self) {
+        for head in &self.heads {
+            let mut next = head.take_published();
+            while let Some(extent) = next {
+                next = extent.next().get();
+                give_back(extent);
+            }
+        }
+    }
+
     /// Forgets the blocks.
     pub(crate) fn abandon(&self) {
         self.open(false);
@@ -115,29 +144,64 @@ impl LargeCache {
             head.set(None);
             count.store(0, Ordering::Relaxed);
         }
+        self.bytes.store(0, Ordering::Relaxed);
     }
 
     #[inline]
     fn pop(&self, class: usize) -> Option<&'static Extent> {
         let head = self.heads.get(class)?;
-        let extent = head.get()?;
-        head.set(extent.next().get());
-        if let (Some(count), Some(floor)) = (self.counts.get(class), self.floors.get(class)) {
-            let left = count.load(Ordering::Relaxed) - 1;
-            count.store(left, Ordering::Relaxed);
-            if left < floor.load(Ordering::Relaxed) {
-                floor.store(left, Ordering::Relaxed);
-            }
+        // A look first: an empty list costs no exchange.
+        head.get()?;
+        let Some(extent) = head.take_published() else {
+            self.count_lost(class);
+            return None;
+        };
+        if let Some(rest) = extent.next().get() {
+            head.publish(Some(rest));
         }
+        self.count(class, -1);
         Some(extent)
+    }
+
+    /// Counts a block in (1) or out (-1).
+    #[inline]
+    fn count(&self, class: usize, change: isize) {
+        let (Some(count), Some(floor)) = (self.counts.get(class), self.floors.get(class)) else { return };
+        let now = count.load(Ordering::Relaxed).saturating_add_signed(change as i8);
+        count.store(now, Ordering::Relaxed);
+        if now < floor.load(Ordering::Relaxed) {
+            floor.store(now, Ordering::Relaxed);
+        }
+        let step = steps::bytes::<LG_STEPS>(class + FIRST);
+        let bytes = self.bytes.load(Ordering::Relaxed).saturating_add_signed(change * step as isize);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that a list was found taken away.
+    #[cold]
+    fn count_lost(&self, class: usize) {
+        let have = self.counts.get(class).map_or(0, |count| count.load(Ordering::Relaxed));
+        for _ in 0..have {
+            self.count(class, -1);
+        }
+    }
+
+    /// Bytes of the blocks in the cache, as the owner counts them.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     fn give_back_one(&self, class: usize) -> bool {
         let Some(extent) = self.pop(class) else { return false };
-        if let Some(owner) = arenas::get(extent.arena()) {
-            owner.free_large(extent);
-        }
+        give_back(extent);
         true
+    }
+}
+
+fn give_back(extent: &'static Extent) {
+    if let Some(owner) = arenas::get(extent.arena()) {
+        owner.free_large(extent);
     }
 }
 
@@ -167,22 +231,80 @@ mod tests {
         assert!(!cache.put(small) && !cache.put(long));
         arena.free_large(small);
         arena.free_large(long);
+        assert_eq!(cache.bytes(), 40 * GRANULE);
         // The first round marks, the second gives back.
         for _ in 0..2 * CLASSES {
             cache.collect_step();
         }
-        assert!(cache.take(20 * GRANULE).is_none());
-        let many: std::vec::Vec<_> = (0..20).map(|_| block(64 * GRANULE)).collect();
-        let kept = many
-            .iter()
-            .filter(|extent| {
-                cache.put(extent) || {
-                    arena.free_large(extent);
-                    false
-                }
-            })
-            .count();
-        assert_eq!(kept, 2);
+        assert!(cache.take(20 * GRANULE).is_none() && cache.bytes() == 0);
+        assert_eq!((put_many(arena, &cache, 64, 20), put_many(arena, &cache, 40, 20)), (2, 3));
+        cache.flush_all();
+        assert_eq!((arena.large_stats().live_bytes, arena.page_stats().active_bytes, cache.bytes()), (0, 0, 0));
+    }
+
+    /// How many of `count` blocks of `pages` pages the cache keeps.
+    fn put_many(arena: &crate::arena::Arena, cache: &LargeCache, pages: usize, count: usize) -> usize {
+        let blocks = (0..count).map(|_| arena.alloc_large(pages * GRANULE, GRANULE, Fit::Tight).expect("pages"));
+        let blocks: std::vec::Vec<_> = blocks.collect();
+        let kept = |extent: &&&'static Extent| {
+            cache.put(extent) || {
+                arena.free_large(extent);
+                false
+            }
+        };
+        blocks.iter().filter(kept).count()
+    }
+
+    #[test]
+    fn a_list_that_was_taken_away_is_found_empty_and_filled_again() {
+        let arena = arenas::create().expect("arena");
+        let cache = LargeCache::new();
+        cache.open(true);
+        assert_eq!(put_many(arena, &cache, 64, 5), 2);
+        cache.surrender();
+        assert_eq!((arena.large_stats().live_bytes, cache.bytes()), (0, 512 << 10));
+        assert!(cache.take(64 * GRANULE).is_none());
+        // The first is refused, since the list counts as full until it is looked at.
+        assert_eq!(put_many(arena, &cache, 64, 5), 2);
+        assert_eq!(cache.bytes(), 512 << 10);
+        cache.surrender();
+        assert_eq!(put_many(arena, &cache, 20, 3), 3);
+        assert!(cache.take(20 * GRANULE).is_some());
+        cache.flush_all();
+        assert_eq!(arena.large_stats().live_bytes, 80 << 10);
+    }
+
+    /// The owner and a thief at work on one cache: no block is lost, none is handed out twice.
+    #[test]
+    fn blocks_change_hands_while_their_owner_works() {
+        let arena = arenas::create().expect("arena");
+        let cache: &'static LargeCache = std::boxed::Box::leak(std::boxed::Box::new(LargeCache::new()));
+        cache.open(true);
+        let done: &'static AtomicBool = std::boxed::Box::leak(std::boxed::Box::new(AtomicBool::new(false)));
+        let thief = std::thread::spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                cache.surrender();
+                std::thread::yield_now();
+            }
+        });
+        let mut held: std::vec::Vec<&'static Extent> = std::vec::Vec::new();
+        for i in 0..50_000usize {
+            let pages = [10, 20, 64][i % 3];
+            if held.len() < 8 && i % 5 != 0 {
+                let extent = cache.take(pages * GRANULE);
+                let extent = extent.or_else(|| arena.alloc_large(pages * GRANULE, GRANULE, Fit::Tight).ok());
+                let extent = extent.expect("pages");
+                assert!(extent.state() == State::Active && held.iter().all(|other| !same(*other, extent)));
+                held.push(extent);
+            } else if let Some(extent) = held.pop()
+                && !cache.put(extent)
+            {
+                arena.free_large(extent);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        thief.join().expect("thief");
+        held.drain(..).for_each(|extent| arena.free_large(extent));
         cache.flush_all();
         assert_eq!((arena.large_stats().live_bytes, arena.page_stats().active_bytes), (0, 0));
     }
