@@ -31,6 +31,10 @@ pub(crate) const STACK_BYTES: usize = 32;
 /// Ticks (128 KiB allocated by a thread, a flush, a large block freed) between two looks at the clock.
 const TICKS_PER_DECAY: u32 = 16;
 
+/// Spare slabs that a bin gives up for a slab of another bin: some, since neighbours make room for slabs of several pages,
+/// and since the next slab will come soon.
+const SPARES_AT_A_TIME: u32 = 16;
+
 /// What the page map stores for a class, so that `free` finds its stack.
 pub(crate) const fn fast_offset(class: usize) -> usize {
     FIRST_STACK_BYTES + class * STACK_BYTES
@@ -57,6 +61,8 @@ pub struct Arena {
     pages: Mutex<Pages>,
     threads: AtomicU32,
     ticks: AtomicU32,
+    /// Spare slabs of all bins.
+    spares: AtomicU32,
     /// False when free pages go back at once: then bins keep no slabs without live regions either.
     keeps_spares: AtomicBool,
     /// When `tick` last let time pass.
@@ -76,6 +82,7 @@ impl Arena {
             pages: Mutex::new(Rank::Pages, pages),
             threads: AtomicU32::new(0),
             ticks: AtomicU32::new(0),
+            spares: AtomicU32::new(0),
             keeps_spares: AtomicBool::new(dirty_ms != 0),
             looked_at_ns: AtomicU64::new(0),
         })
@@ -163,8 +170,24 @@ impl Arena {
         let got = attempt(&mut self.pages.lock());
         got.or_else(|_| {
             // The lock of one bin may be held: those of the others are only tried.
-            self.bins.iter().for_each(|bin| bin.try_end_spares(self));
+            self.bins.iter().for_each(|bin| {
+                bin.try_end_spares(self, u32::MAX);
+            });
             attempt(&mut self.pages.lock())
+        })
+    }
+
+    /// Pages for a slab out of memory that is resident, at the price of spare slabs of the other bins; `None` when it takes
+    /// fresh memory.
+    fn resident(&self, bytes: usize) -> Option<&'static Extent> {
+        // Relaxed: a hint.
+        if self.spares.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let got = self.pages.lock().alloc_resident(bytes);
+        got.or_else(|| {
+            let mut giving = self.bins.iter().filter(|bin| bin.try_end_spares(self, SPARES_AT_A_TIME));
+            giving.find_map(|_| self.pages.lock().alloc_resident(bytes))
         })
     }
 
@@ -223,7 +246,10 @@ impl Arena {
 
     fn slab(&self, class: usize, shape: &SlabShape, sampled: bool) -> Option<&'static Extent> {
         let bytes = shape.slab_bytes as usize;
-        let extent = self.alloc_pages(|pages| pages.alloc(bytes, sys::page_size(), Fit::Tight)).ok()?;
+        let extent = match self.resident(bytes) {
+            Some(extent) => extent,
+            None => self.alloc_pages(|pages| pages.alloc(bytes, sys::page_size(), Fit::Tight)).ok()?,
+        };
         extent.set_use(class, true);
         extent.set_sampled(sampled);
         slab::init(extent, shape);
@@ -411,6 +437,10 @@ impl SlabSource for Samples<'_> {
     fn keeps_spares(&self) -> bool {
         self.0.keeps_spares()
     }
+
+    fn spares(&self) -> &AtomicU32 {
+        self.0.spares()
+    }
 }
 
 impl SlabSource for Arena {
@@ -430,5 +460,9 @@ impl SlabSource for Arena {
 
     fn keeps_spares(&self) -> bool {
         self.keeps_spares.load(Ordering::Relaxed)
+    }
+
+    fn spares(&self) -> &AtomicU32 {
+        &self.spares
     }
 }

@@ -37,7 +37,7 @@ use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
 
 /// Bytes of spare slabs that a bin keeps at most.
-const SPARE_MAX_BYTES: usize = 2 << 20;
+const SPARE_MAX_BYTES: usize = 8 << 20;
 
 /// Bytes that may wait on a remote list for the owner: a few of the batches that an owner takes. Beyond it the giver
 /// brings them in, so that an owner that sleeps does not hold the memory.
@@ -51,6 +51,8 @@ pub(crate) trait SlabSource {
     fn end_slab(&self, slab: &'static Extent);
     /// True when slabs without live regions may stay for a while.
     fn keeps_spares(&self) -> bool;
+    /// The number of spare slabs of all bins.
+    fn spares(&self) -> &AtomicU32;
     /// True when no thread takes from here.
     fn is_deserted(&self) -> bool;
 }
@@ -268,6 +270,7 @@ impl Bin {
         if source.keeps_spares() && (spares as usize + 1) * self.shape.slab_bytes as usize <= SPARE_MAX_BYTES {
             inner.spare.push_back(slab);
             self.spares.store(spares + 1, Ordering::Relaxed);
+            source.spares().fetch_add(1, Ordering::Relaxed);
         } else {
             inner.stats.slabs -= 1;
             source.end_slab(slab);
@@ -279,10 +282,11 @@ impl Bin {
         for _ in 0..count {
             let Some(slab) = inner.spare.pop_front() else { break };
             self.spares.store(self.spares.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+            source.spares().fetch_sub(1, Ordering::Relaxed);
             inner.stats.slabs -= 1;
             source.end_slab(slab);
         }
-        inner.fewest_spares = self.spares.load(Ordering::Relaxed);
+        inner.fewest_spares = inner.fewest_spares.min(self.spares.load(Ordering::Relaxed));
     }
 
     /// Gives a chain of blocks of this bin back from a thread of another arena: one exchange. They are brought in by the
@@ -305,6 +309,7 @@ impl Bin {
             self.drain(&mut inner, source);
             let unused = inner.fewest_spares.div_ceil(2);
             self.end_spares(&mut inner, source, unused);
+            inner.fewest_spares = self.spares.load(Ordering::Relaxed);
         }
     }
 
@@ -315,13 +320,15 @@ impl Bin {
         self.end_spares(&mut inner, source, u32::MAX);
     }
 
-    /// Gives back all spares unless the bin is in use: for when memory is short and another bin's lock is held.
-    pub(crate) fn try_end_spares(&self, source: &impl SlabSource) {
-        if self.spares.load(Ordering::Relaxed) > 0
-            && let Some(mut inner) = self.inner.try_lock()
-        {
-            self.end_spares(&mut inner, source, u32::MAX);
+    /// Gives back up to `count` spares unless the bin is in use: for when memory is short and another bin's lock is held.
+    /// True when there were any.
+    pub(crate) fn try_end_spares(&self, source: &impl SlabSource, count: u32) -> bool {
+        if self.spares.load(Ordering::Relaxed) == 0 {
+            return false;
         }
+        let Some(mut inner) = self.inner.try_lock() else { return false };
+        self.end_spares(&mut inner, source, count);
+        true
     }
 
     /// Counts, once what other threads gave back is brought in.
@@ -400,6 +407,7 @@ impl Bin {
             inner.spare.remove(slab);
             let left = self.spares.load(Ordering::Relaxed) - 1;
             self.spares.store(left, Ordering::Relaxed);
+            source.spares().fetch_sub(1, Ordering::Relaxed);
             inner.fewest_spares = inner.fewest_spares.min(left);
             slab
         } else {

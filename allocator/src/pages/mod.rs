@@ -189,6 +189,21 @@ impl Pages {
         Ok(block)
     }
 
+    /// As [`Pages::alloc`], page-aligned, out of resident memory; `None` when no free run of it is that long.
+    pub(crate) fn alloc_resident(&mut self, bytes: usize) -> Option<&'static Extent> {
+        let block = if let Some(extent) = self.quick.take(bytes) {
+            extent
+        } else {
+            self.stock_descriptors(3).ok()?;
+            let run = self.find_resident(bytes, Fit::Tight)?;
+            self.carve(run, 0, bytes)
+        };
+        self.fresh_bytes = 0;
+        block.set_state(State::Active);
+        self.active_bytes += bytes;
+        Some(block)
+    }
+
     /// A block of memory that is not resident yet.
     fn alloc_fresh(&mut self, bytes: usize, need: usize, align: usize) -> Result<&'static Extent, AllocError> {
         let extent = match self.retained.find(need) {
