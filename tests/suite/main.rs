@@ -13,6 +13,7 @@ mod redis;
 mod report_exchange;
 mod report_formats;
 mod report_golden;
+mod report_names;
 mod rust_global;
 mod sampling_error;
 mod software;

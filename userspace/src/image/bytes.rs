@@ -4,8 +4,9 @@
 //! *shortens in place* while it is mapped ends this process with SIGBUS, as it does with every tool that maps files;
 //! linkers and package managers replace files instead.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::ops::Deref;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use memmap2::Mmap;
@@ -19,7 +20,8 @@ pub(super) struct Bytes(Mmap);
 impl Bytes {
     pub(super) fn open(path: &Path) -> Result<Bytes, Error> {
         let failed = |source| Error::Open { path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
+        // A FIFO would wait for a writer.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(Error::NotElf { path: path.to_owned(), reason: "not a regular file".into() });
         }

@@ -3,7 +3,7 @@
 //! | asked by | looked for |
 //! |---|---|
 //! | path | `DIR/PATH`, `DIR/PATH.debug` |
-//! | build-id | `DIR/.build-id/xx/rest.debug` |
+//! | build-id | `DIR/.build-id/xx/rest.debug`, `DIR/xx/rest.debug` |
 //! | `.gnu_debuglink` | beside the file, in `.debug/` beside it, `DIR/PATH-OF-ITS-FOLDER/`; its checksum must be the recorded one |
 //!
 //! `DIR` is each of the debug directories, `/usr/lib/debug` unless told otherwise; a system root is put before it.
@@ -40,6 +40,11 @@ impl Places {
         Places { directories: directories.iter().cloned().chain(usual).collect() }
     }
 
+    /// Whether there is a file; every question about a debug file ends here.
+    fn has(&self, path: &Path) -> bool {
+        path.is_file()
+    }
+
     /// The debug file of the file at an absolute path.
     pub fn by_path(&self, path: &Path) -> Option<PathBuf> {
         let inside = path.strip_prefix("/").ok()?;
@@ -47,31 +52,36 @@ impl Places {
         with_suffix.push(".debug");
         let names = [inside, Path::new(&with_suffix)];
         let files = self.directories.iter().flat_map(|directory| names.map(|name| directory.join(name)));
-        files.into_iter().find(|file| file.is_file())
+        files.into_iter().find(|file| self.has(file))
     }
 
     /// The debug file of a build-id.
     pub fn by_build_id(&self, build_id: &[u8]) -> Option<PathBuf> {
         let name = build_id_path(build_id)?;
-        self.directories.iter().map(|directory| directory.join(&name)).find(|file| file.is_file())
+        let bare = name.strip_prefix(".build-id").unwrap_or(&name);
+        let files = self.directories.iter().flat_map(|directory| [directory.join(&name), directory.join(bare)]);
+        files.into_iter().find(|file| self.has(file))
     }
 
     /// The debug file that the file at `path` links to by name and checksum.
     pub fn by_debuglink(&self, path: &Path, name: &[u8], crc: u32) -> Option<PathBuf> {
         let name = OsStr::from_bytes(name);
-        let path = path.canonicalize().ok()?;
-        let folder = path.parent()?;
-        let beside = [folder.join(name), folder.join(".debug").join(name)];
+        let real = path.canonicalize().ok()?;
+        let folder = real.parent()?;
+        // The real path of what lies under another process's root does not lead there.
+        let folders = path.parent().into_iter().chain([folder]);
+        let beside = folders.flat_map(|folder| [folder.join(name), folder.join(".debug").join(name)]);
         let inside = folder.strip_prefix("/").unwrap_or(folder);
         let elsewhere = self.directories.iter().map(|directory| directory.join(inside).join(name));
-        beside.into_iter().chain(elsewhere).find(|file| *file != path && checksum(file) == Some(crc))
+        let is_it = |file: &PathBuf| *file != real && file != path && self.has(file) && checksum(file) == Some(crc);
+        beside.chain(elsewhere).find(is_it)
     }
 
     /// The file that several debug files share, by the name and build-id they give.
     pub fn by_alt_link(&self, path: &Path, name: &[u8], build_id: &[u8]) -> Option<PathBuf> {
         let name = Path::new(OsStr::from_bytes(name));
         let beside = path.parent().map(|folder| folder.join(name));
-        beside.into_iter().find(|file| file.is_file()).or_else(|| self.by_build_id(build_id))
+        beside.into_iter().find(|file| self.has(file)).or_else(|| self.by_build_id(build_id))
     }
 }
 

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::demangle::demangle;
-use super::dwarf::{Debug, Found};
+use super::dwarf::{Found, Reading, Session};
 use super::elf::Elf;
 use super::symtab::{FunctionIndex, FunctionSymbol};
 
@@ -40,7 +40,8 @@ pub(super) struct Innermost {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) found: Found,
-    /// The function symbol around the address, where it may be needed.
+    /// The function symbol around the address, where it may be needed; as binutils reads them the nearest one below, else
+    /// one that the address lies in.
     pub(super) symbol: Option<FunctionSymbol>,
 }
 
@@ -48,28 +49,31 @@ pub(super) struct Place {
 pub(super) struct Tables<'a> {
     pub(super) elf: &'a Elf,
     pub(super) functions: &'a FunctionIndex,
-    pub(super) debug: Option<&'a Debug>,
-    /// Function symbols of a separate debug file.
-    pub(super) debug_functions: Option<&'a FunctionIndex>,
+    pub(super) debug: Option<Session<'a>>,
+    /// A separate debug file with its function symbols.
+    pub(super) separate: Option<(&'a Elf, &'a FunctionIndex)>,
+    pub(super) reading: Reading,
 }
 
-impl Place {
+impl Tables<'_> {
     /// Looks an address up in the sections that are loaded there.
-    pub(super) fn find(tables: &Tables<'_>, address: u64) -> Place {
-        for (number, section) in tables.elf.sections.iter().enumerate() {
+    pub(super) fn place(&self, address: u64) -> Place {
+        for (number, section) in self.elf.sections.iter().enumerate() {
             if !section.is_allocated() || !section.contains(address) {
                 continue;
             }
-            let found = tables.debug.map(|debug| debug.find(address)).unwrap_or_default();
+            let found = self.debug.as_ref().map(|debug| debug.find(address)).unwrap_or_default();
             let is_named = found.chain.first().is_some_and(|function| function.is_linkage);
-            let separate = tables
-                .debug
-                .zip(tables.debug_functions)
-                .filter(|(debug, _)| debug.elf.sections.get(number).is_some_and(|other| other.name == section.name));
-            let symbol = match separate {
-                _ if is_named => None,
-                Some((debug, functions)) => functions.find(&debug.elf, number, address),
-                None => tables.functions.find(tables.elf, number, address),
+            let separate = self
+                .separate
+                .filter(|(elf, _)| elf.sections.get(number).is_some_and(|other| other.name == section.name));
+            let symbol = match (self.reading, separate) {
+                (Reading::AsBinutils, _) if is_named => None,
+                (Reading::AsBinutils, Some((elf, functions))) => functions.find(elf, number, address),
+                (Reading::AsBinutils, None) => self.functions.find(self.elf, number, address),
+                (Reading::AsStandard, separate) => separate
+                    .and_then(|(elf, functions)| functions.covering(elf, number, address))
+                    .or_else(|| self.functions.covering(self.elf, number, address)),
             };
             let place = Place { found, symbol };
             if !place.is_empty() {
@@ -78,7 +82,9 @@ impl Place {
         }
         Place::default()
     }
+}
 
+impl Place {
     fn is_empty(&self) -> bool {
         self.found.line.is_none() && self.found.chain.is_empty() && self.symbol.is_none()
     }

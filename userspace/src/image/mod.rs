@@ -3,6 +3,7 @@
 //! ```text
 //!              ┌─ symtab ──► symbols(), lookup()            nm -n --demangle
 //!  file ─ elf ─┼─ dwarf ───► frames()                       addr2line -f -C -i
+//!              │         └─► calls()                        the same without its habits
 //!              └─ disasm ──► disassemble()                  objdump -C -d -l --no-show-raw-insn
 //!  debugfile: the separate file with the debug information
 //! ```
@@ -14,6 +15,7 @@
 //! Any bytes may be given as a file. A damaged table ends where the damage is.
 
 mod bytes;
+mod calls;
 mod codesyms;
 pub mod debugfile;
 pub mod demangle;
@@ -30,6 +32,7 @@ mod symtab;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub use calls::Call;
 use codesyms::CodeSymbols;
 use debugfile::Places;
 pub use disasm::DisasmLine;
@@ -61,11 +64,11 @@ pub struct Image {
     naming: Mutex<Naming>,
 }
 
-/// Debug information, with the function symbols beside it when it is another file's.
+/// Debug information, and another file's function symbols.
 #[derive(Debug)]
 struct Separate {
-    debug: Debug,
-    functions: Option<FunctionIndex>,
+    debug: Option<Debug>,
+    symbols: Option<(Arc<Elf>, FunctionIndex)>,
 }
 
 impl Image {
@@ -99,6 +102,11 @@ impl Image {
     /// Empty when it has none.
     pub fn build_id(&self) -> &[u8] {
         &self.elf.build_id
+    }
+
+    /// Whether its functions have names: it has a full symbol table or debug information, or its debug file does.
+    pub fn has_names(&self) -> bool {
+        self.elf.symbols(false).is_some() || self.debug.get_or_init(|| self.find_debug()).is_some()
     }
 
     /// Fixed addresses: an executable that is not position-independent.
@@ -154,8 +162,13 @@ impl Image {
     /// Function, file and line of an address, innermost inlined call first; empty when nothing is known. What is asked
     /// in which order matters as it does for addr2line.
     pub fn frames(&self, address: u64) -> Vec<SourceFrame> {
-        let place = self.place(address);
+        let place = self.tables().place(address);
         self.naming.lock().unwrap_or_else(PoisonError::into_inner).frames(&place)
+    }
+
+    /// Functions at each address by linker name, innermost inlined call first; empty where none is known.
+    pub fn calls(&self, addresses: &[u64]) -> Vec<Vec<Call>> {
+        self.places(addresses).into_iter().map(Call::of).collect()
     }
 
     /// The instructions of `start..stop`, with symbols, functions and lines between them, as `objdump -C -d -l` prints
@@ -167,8 +180,9 @@ impl Image {
         let symbols = self.code_symbols.get_or_init(|| CodeSymbols::build(&self.elf));
         let mut naming = Naming::default();
         // objdump looks functions up in the full symbol table only, or in that of the debug file.
-        let has_names = self.elf.symbols(false).is_some() || self.debug.get_or_init(|| self.find_debug()).is_some();
-        let mut frame = |address| naming.innermost(&self.place(address)).filter(|_| has_names);
+        let has_names = self.has_names();
+        let tables = self.tables();
+        let mut frame = |address| naming.innermost(&tables.place(address)).filter(|_| has_names);
         Ok(disasm::disassemble(&self.elf, symbols, &mut frame, start..stop))
     }
 
@@ -182,16 +196,24 @@ impl Image {
         wanted.map(|section| section.offset as usize..(section.offset + section.size) as usize).collect()
     }
 
-    fn place(&self, address: u64) -> Place {
+    /// What is known of each address.
+    fn places(&self, addresses: &[u64]) -> Vec<Place> {
+        let tables = self.tables();
+        addresses.iter().map(|address| tables.place(*address)).collect()
+    }
+
+    fn tables(&self) -> Tables<'_> {
         let functions = self.functions.get_or_init(|| FunctionIndex::build(&self.elf));
         let separate = self.debug.get_or_init(|| self.find_debug()).as_ref();
-        let tables = Tables {
+        Tables {
             elf: &self.elf,
             functions,
-            debug: separate.map(|separate| &separate.debug),
-            debug_functions: separate.and_then(|separate| separate.functions.as_ref()),
-        };
-        Place::find(&tables, address)
+            debug: separate.and_then(|separate| separate.debug.as_ref()).map(Debug::session),
+            separate: separate
+                .and_then(|separate| separate.symbols.as_ref())
+                .map(|(elf, functions)| (&**elf, functions)),
+            reading: self.reading,
+        }
     }
 
     /// The debug information: the file's own, else that of the file it names by build-id or link.
@@ -202,7 +224,7 @@ impl Image {
             Elf::open(&path).ok().map(Arc::new)
         };
         if let Some(debug) = Debug::open(self.elf.clone(), shared(&self.elf), self.reading) {
-            return Some(Separate { debug, functions: None });
+            return Some(Separate { debug: Some(debug), symbols: None });
         }
         let by_id = || self.places.by_build_id(&self.elf.build_id);
         let by_link = || {
@@ -210,7 +232,11 @@ impl Image {
             self.places.by_debuglink(&self.elf.path, name, crc)
         };
         let elf = Arc::new(Elf::open(&by_id().or_else(by_link)?).ok()?);
-        let debug = Debug::open(elf.clone(), shared(&elf), self.reading)?;
-        Some(Separate { debug, functions: Some(FunctionIndex::build(&elf)) })
+        let debug = Debug::open(elf.clone(), shared(&elf), self.reading);
+        if debug.is_none() && self.reading == Reading::AsBinutils {
+            return None;
+        }
+        let functions = FunctionIndex::build(&elf);
+        Some(Separate { debug, symbols: Some((elf, functions)) })
     }
 }

@@ -6,7 +6,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{DisasmLine, Image, SourceFrame};
+use super::debugfile::Places;
+use super::{DisasmLine, Image, Reading, SourceFrame};
 
 /// A program with an inlined function, for every test that has an image made.
 pub(crate) const C: &str = r"
@@ -102,6 +103,36 @@ fn compare_frames(program: &Path) {
     }
 }
 
+/// Compares names and lines that do not follow addr2line's habits, of a program in C: they are the same there.
+fn compare_calls(program: &Path) {
+    let image = Image::open_with(program, Places::default(), Reading::AsStandard).expect("an ELF file");
+    let text = image.text().expect("a text section");
+    let addresses: Vec<u64> = (text.address..text.address + text.size).collect();
+    let theirs = binutils_frames(program, &addresses);
+    let mut named = 0;
+    for ((address, calls), theirs) in addresses.iter().zip(image.calls(&addresses)).zip(theirs.split("0x").skip(1)) {
+        if calls.is_empty() {
+            // What lies behind a function is no part of it; addr2line gives the nearest name all the same.
+            assert!(!theirs.contains("c.c:"), "{}: {theirs}", program.display());
+            continue;
+        }
+        named += 1;
+        let ours = calls.iter().fold(format!("{address:016x}\n"), |mut text, call| {
+            let line = if call.line == 0 { "?".to_owned() } else { call.line.to_string() };
+            let _infallible = writeln!(text, "{}\n{}:{line}", call.name, call.file.as_deref().unwrap_or("??"));
+            text
+        });
+        let plain: Vec<&str> =
+            theirs.lines().map(|line| line.split(" (discriminator").next().unwrap_or(line)).collect();
+        assert_eq!(ours.lines().collect::<Vec<_>>(), plain, "{}", program.display());
+    }
+    assert_eq!(
+        named > 50,
+        !image.symbols().is_empty() && image.elf.section(".symtab").is_some(),
+        "{named} have a name"
+    );
+}
+
 /// Compares the list of defined symbols.
 fn compare_symbols(program: &Path, flags: &[&str], dynamic: bool) {
     let theirs = run(Command::new("nm").args(["-n", "--demangle"]).args(flags).arg(program).env("LC_ALL", "C"));
@@ -158,6 +189,7 @@ fn c_programs_have_the_names_and_lines_of_binutils() {
     for (number, flags) in flags.iter().enumerate() {
         let program = workshop.build("cc", ("c.c", C), flags, &format!("c{number}"));
         compare_frames(&program);
+        compare_calls(&program);
         compare_code(&program);
         if !flags.contains(&"-s") {
             compare_symbols(&program, &[], false);

@@ -17,6 +17,8 @@ use super::demangle::demangle;
 use super::elf::{Elf, Section, Symbols, is_real};
 
 const ENDIAN: LittleEndian = LittleEndian;
+/// Symbols inside another that are passed over to find that one.
+const ENCLOSING: usize = 64;
 
 /// A defined symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +168,6 @@ impl NearestIndex {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FunctionSymbol {
     pub(super) address: u64,
-    pub(super) size: u64,
     /// Linker name, without a version.
     pub(super) name: String,
     /// Of the source, when the table says which file its symbols are of.
@@ -177,6 +178,7 @@ pub(super) struct FunctionSymbol {
 struct Entry {
     section: u32,
     value: u64,
+    /// 0 = unknown.
     size: u64,
     index: u32,
     /// Index of the `STT_FILE` symbol; 0 = none.
@@ -221,37 +223,45 @@ impl FunctionIndex {
                 continue;
             }
             let file = if is_local || !file_after_symbol { file } else { 0 };
-            sorted.push(Entry {
-                section,
-                value: symbol.st_value.get(ENDIAN),
-                size: size.max(1),
-                index: index as u32,
-                file,
-            });
+            sorted.push(Entry { section, value: symbol.st_value.get(ENDIAN), size, index: index as u32, file });
         }
         // The best of equal addresses last: the largest, then the first of the table.
         sorted.sort_unstable_by(|a, b| {
             let place = a.section.cmp(&b.section).then(a.value.cmp(&b.value));
-            place.then(a.size.cmp(&b.size)).then(b.index.cmp(&a.index))
+            place.then(a.size.max(1).cmp(&b.size.max(1))).then(b.index.cmp(&a.index))
         });
         FunctionIndex { sorted, dynamic }
     }
 
     /// The function symbol of a section that starts nearest below an address, whatever its size.
     pub(super) fn find(&self, elf: &Elf, section: usize, address: u64) -> Option<FunctionSymbol> {
-        let section = section as u32;
+        self.symbol(elf, self.below(section as u32, address).last()?)
+    }
+
+    /// The function symbol of a section that an address lies in. One without a size reaches to the next symbol, in a table
+    /// that lists all functions.
+    pub(super) fn covering(&self, elf: &Elf, section: usize, address: u64) -> Option<FunctionSymbol> {
+        let below = self.below(section as u32, address);
+        let nearest = below.last()?;
+        let holds = |entry: &&Entry| address - entry.value < entry.size;
+        let unsized_holds = nearest.size == 0 && (!self.dynamic || nearest.value == address);
+        let found = if unsized_holds { Some(nearest) } else { below.iter().rev().take(ENCLOSING).find(holds) };
+        self.symbol(elf, found?)
+    }
+
+    /// Entries of a section at or below an address.
+    fn below(&self, section: u32, address: u64) -> &[Entry] {
+        let from = self.sorted.partition_point(|entry| entry.section < section);
         let after = self.sorted.partition_point(|entry| match entry.section.cmp(&section) {
             Ordering::Equal => entry.value <= address,
             order => order == Ordering::Less,
         });
-        let entry = self.sorted[..after].last().filter(|entry| entry.section == section)?;
+        &self.sorted[from..after]
+    }
+
+    fn symbol(&self, elf: &Elf, entry: &Entry) -> Option<FunctionSymbol> {
         let symbols = elf.symbols(self.dynamic)?;
         let file = (entry.file != 0).then(|| symbols.name(entry.file as usize).into_owned());
-        Some(FunctionSymbol {
-            address: entry.value,
-            size: entry.size,
-            name: symbols.name(entry.index as usize).into_owned(),
-            file,
-        })
+        Some(FunctionSymbol { address: entry.value, name: symbols.name(entry.index as usize).into_owned(), file })
     }
 }

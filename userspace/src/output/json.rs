@@ -27,8 +27,8 @@ use super::select::{Granularity, Numbers, Options, Selection, Value};
 use super::speedscope::comma;
 use super::table::Table;
 use super::view::Frame;
+use crate::image::debugfile::hex;
 use crate::model::Profile;
-use crate::symbolize::elf::hex;
 
 /// Version of the schema above.
 pub const VERSION: u32 = 1;

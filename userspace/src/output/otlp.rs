@@ -18,9 +18,9 @@ use super::pprof::{Locations, Strings, code_files, comments, sample_types, threa
 use super::select::{Options, Selection};
 use super::view::Frame;
 use super::whole::Whole;
+use crate::image::debugfile::hex;
 use crate::model::{Kind, Profile, ThreadUid};
 use crate::proto::otlp as proto;
-use crate::symbolize::elf::hex;
 
 /// Writes the message.
 pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) -> io::Result<()> {

@@ -25,9 +25,9 @@ use super::parts::Parts;
 use super::select::{Options, Selection, Value};
 use super::view::Frame;
 use super::whole::Whole;
+use crate::image::debugfile::hex;
 use crate::model::{Kind, Mapping, Profile, ThreadUid};
 use crate::proto::pprof as proto;
-use crate::symbolize::elf::hex;
 
 /// Writes the profile.
 pub fn write(selection: &Selection<'_>, options: &Options, out: impl Write) -> io::Result<()> {

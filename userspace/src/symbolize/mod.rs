@@ -1,17 +1,19 @@
 //! Names for the addresses of a profile, from the files that were mapped. Offline: no network, no running process.
 //!
 //! - `name`: demangling and short names.
-//! - `elf`: which file, and where in it.
+//! - `files`: which file, and where in it.
+//! - `symfile`: symbol files that are no ELF files.
 //! - `cache`: the result, one site per address.
 //!
 //! [`resolve`] collects every address once, groups them by mapped file, checks that the file is the one that was mapped,
-//! translates through its program headers and asks blazesym, one file per task on as many threads as there are
-//! processors. What cannot be named keeps a label and is counted, with the reason.
+//! translates through its program headers and asks [`Image::calls`](crate::image::Image::calls), one file per task on as many
+//! threads as there are processors. What cannot be named keeps a label and is counted, with the reason.
 #![forbid(unsafe_code)]
 
 pub mod cache;
-pub mod elf;
+mod files;
 pub mod name;
+mod symfile;
 
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZero;
@@ -19,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
-use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{CodeInfo, Input, Sym, Symbolized, Symbolizer};
-
 pub use cache::{Function, Problem, Site, Symbols};
 
+use crate::image::Call;
 use crate::model::{Mapping, Mappings, Profile, call_site};
-use elf::Image;
+use files::SymbolFile;
+use name::Name;
+use symfile::SymFile;
 
 /// Where to look for files.
 #[derive(Clone, Debug, Default)]
@@ -53,10 +55,9 @@ pub fn resolve(profile: &Profile, sources: &Sources) -> Symbols {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     thread::scope(|scope| {
         let work = || {
-            let symbolizer = Symbolizer::builder().enable_demangling(false).enable_auto_reload(false).build();
             loop {
                 let Some(task) = tasks.lock().expect("no task panics").pop() else { break };
-                let (sites, problem) = task.run(&symbolizer, profile, sources);
+                let (sites, problem) = task.run(profile, sources);
                 let mut results = results.lock().expect("no task panics");
                 results.sites.extend(sites);
                 results.problems.extend(problem);
@@ -114,7 +115,7 @@ fn main_program<'a>(profile: &'a Profile, sources: &Sources) -> Option<&'a Path>
 }
 
 impl Task<'_> {
-    fn run(self, symbolizer: &Symbolizer, profile: &Profile, sources: &Sources) -> (Vec<(u64, Site)>, Option<Problem>) {
+    fn run(self, profile: &Profile, sources: &Sources) -> (Vec<(u64, Site)>, Option<Problem>) {
         let mappings = profile.mappings();
         let mut sites: Vec<(u64, Site)> = self
             .addresses
@@ -124,146 +125,108 @@ impl Task<'_> {
                 (avma, Site { label: label(avma, mappings), is_allocator, ..Site::default() })
             })
             .collect();
-        let result = self.file(sources).and_then(|file| file.name_sites(&mut sites, mappings, symbolizer));
+        let file = SymbolFile::find(self.mapping, self.is_program, sources);
+        let by_symfile = self.name_by_symfile(file.as_ref().ok(), &mut sites, mappings, sources);
+        if let Ok(file) = &file {
+            name_sites(&mut sites, |avma| file.svma(avma, mappings), |svmas| file.image.calls(svmas));
+        }
         let unnamed = sites.iter().filter(|(_, site)| site.functions.is_empty() && !site.is_allocator).count();
         let problem = (unnamed > 0).then(|| Problem {
             path: self.mapping.map_or_else(String::new, |mapping| mapping.path.display().to_string()),
-            reason: result.err().unwrap_or_else(|| "no symbol covers them".to_owned()),
+            reason: by_symfile.err().or(file.err()).unwrap_or_else(|| "no symbol covers them".to_owned()),
             addresses: unnamed,
         });
         (sites, problem)
     }
 
-    /// The file with the symbols, or why there is none.
-    fn file(&self, sources: &Sources) -> Result<SymbolFile, String> {
-        let root = sources.root.as_deref();
-        let given = sources.program.clone().filter(|_| self.is_program);
-        let Some(mapping) = self.mapping else {
-            let path = given.ok_or("no file is mapped there")?;
-            let image = Image::read(&path)?;
-            if !image.is_fixed {
-                return Err("no file is mapped there".into());
-            }
-            let symbols = elf::debug_file(&image.build_id, root, &sources.debug_directories).unwrap_or(path);
-            return Ok(SymbolFile { symbols, image, by_address: true });
+    /// Names addresses by a symbol file, when the program is stripped or gone. `Err` says why it cannot be read.
+    fn name_by_symfile(
+        &self,
+        file: Option<&SymbolFile>,
+        sites: &mut [(u64, Site)],
+        mappings: &Mappings,
+        sources: &Sources,
+    ) -> Result<(), String> {
+        let Some(mapping) = self.mapping.filter(|_| file.is_none_or(|file| !file.image.has_names())) else {
+            return Ok(());
         };
-        let mut reason = "the file is gone".to_owned();
-        for path in given.into_iter().chain(elf::candidates(mapping, root)) {
-            match Image::read(&path) {
-                Ok(image) if !mapping.build_id.is_empty() && image.build_id != mapping.build_id => {
-                    reason = format!(
-                        "{} is another build: its build-id is {}, the profile's {}",
-                        path.display(),
-                        if image.build_id.is_empty() { "missing".to_owned() } else { elf::hex(&image.build_id) },
-                        elf::hex(&mapping.build_id)
-                    );
-                }
-                Ok(image) => {
-                    let symbols = elf::debug_file(&image.build_id, root, &sources.debug_directories).unwrap_or(path);
-                    return Ok(SymbolFile { symbols, image, by_address: false });
-                }
-                Err(error) => reason = format!("cannot read {}: {error}", path.display()),
-            }
-        }
-        // The file itself is not there or not the same, but its symbols may be.
-        match elf::debug_file(&mapping.build_id, root, &sources.debug_directories) {
-            Some(symbols) => {
-                let image = Image::read(&symbols)?;
-                Ok(SymbolFile { symbols, image, by_address: false })
-            }
-            None => Err(reason),
-        }
-    }
-}
-
-/// A file that was accepted for a group of addresses.
-struct SymbolFile {
-    /// Where names are looked up: the image itself or its debug file.
-    symbols: PathBuf,
-    /// How file offsets become svmas.
-    image: Image,
-    /// The addresses are svmas already.
-    by_address: bool,
-}
-
-impl SymbolFile {
-    fn name_sites(self, sites: &mut [(u64, Site)], mappings: &Mappings, symbolizer: &Symbolizer) -> Result<(), String> {
-        let mut svmas = Vec::with_capacity(sites.len());
-        let mut places = Vec::with_capacity(sites.len());
-        for (place, (avma, _)) in sites.iter().enumerate() {
-            let svma = if self.by_address {
-                Some(*avma).filter(|&svma| self.image.holds(svma))
-            } else {
-                mappings.find(*avma).and_then(|mapping| self.image.svma(mapping.file_offset(*avma)))
-            };
-            if let Some(svma) = svma {
-                svmas.push(svma);
-                places.push(place);
-            }
-        }
-        let look_up = |debug_syms: bool| {
-            let mut elf = Elf::new(&self.symbols);
-            elf.debug_syms = debug_syms;
-            symbolizer
-                .symbolize(&Source::Elf(elf), Input::VirtOffset(&svmas))
-                .map_err(|error| format!("cannot read symbols of {}: {error:#}", self.symbols.display()))
+        let build_id = file.map_or(mapping.build_id.as_slice(), |file| file.image.build_id());
+        let name = mapping.path.file_name().unwrap_or_default();
+        let Some(symfile) = SymFile::find(name, build_id, &sources.debug_directories) else { return Ok(()) };
+        let base = file.and_then(|file| file.image.segments().first()).map_or(0, |segment| segment.address);
+        let place = |avma: u64| match file {
+            Some(file) if symfile.is_relative() => file.svma(avma, mappings).map(|svma| svma.wrapping_sub(base)),
+            Some(file) => file.svma(avma, mappings),
+            // Position-independent files begin at 0, others are known by their file only.
+            None => mappings.find(avma).map(|mapping| avma.wrapping_sub(files::start(mapping, mappings))),
         };
-        let (described, tabled) = (look_up(true)?, look_up(false)?);
-        for (place, (described, tabled)) in places.into_iter().zip(described.into_iter().zip(tabled)) {
-            if let Symbolized::Sym(symbol) = described {
-                name_site(&mut sites[place].1, &symbol, tabled.as_sym());
-            }
-        }
-        Ok(())
-    }
-}
-
-/// `symbol` is what debug information says, `tabled` what the symbol table does: short debug information holds names
-/// without their path (`push` for `alloc::vec::Vec::push`), and the table's mangled name is better.
-fn name_site(site: &mut Site, symbol: &Sym<'_>, tabled: Option<&Sym<'_>>) {
-    let linker_name = match tabled {
-        Some(tabled) if tabled.addr == symbol.addr && name::is_mangled(&tabled.name) => &tabled.name,
-        _ => &symbol.name,
-    };
-    let outer = name::demangle(linker_name);
-    site.start = symbol.addr;
-    site.is_rust = outer.is_rust;
-    for inlined in symbol.inlined.iter().rev() {
-        let mut name = name::demangle(&inlined.name);
-        if outer.is_rust && !name::is_mangled(&inlined.name) {
-            // Signs of Rust types, such as `->`, are no template brackets.
-            name.short.clone_from(&name.full);
-        }
-        site.functions.push(Function {
-            full: name.full,
-            short: name.short,
-            location: location(inlined.code_info.as_ref()),
-            is_inlined: true,
+        let mut failed = Ok(());
+        name_sites(sites, place, |places| {
+            symfile.calls(places).unwrap_or_else(|error| {
+                failed = Err(error);
+                Vec::new()
+            })
         });
+        failed
     }
-    site.functions.push(Function {
-        full: outer.full,
-        short: outer.short,
-        location: location(symbol.code_info.as_deref()),
-        is_inlined: false,
-    });
 }
 
-fn location(info: Option<&CodeInfo<'_>>) -> String {
-    info.map_or_else(String::new, |info| format!("{}:{}", info.to_path().display(), info.line.unwrap_or(0)))
+/// Names addresses that have no name yet: `place` gives an address in the file, `calls` the functions at such.
+fn name_sites(
+    sites: &mut [(u64, Site)],
+    place: impl Fn(u64) -> Option<u64>,
+    calls: impl FnOnce(&[u64]) -> Vec<Vec<Call>>,
+) {
+    let unnamed = sites.iter_mut().filter(|(_, site)| site.functions.is_empty());
+    let (sites, places): (Vec<_>, Vec<_>) =
+        unnamed.filter_map(|(avma, site)| place(*avma).map(|place| (site, place))).unzip();
+    for (site, calls) in sites.into_iter().zip(calls(&places)) {
+        name_site(site, calls);
+    }
+}
+
+/// Names one address.
+fn name_site(site: &mut Site, calls: Vec<Call>) {
+    let Some(outer) = calls.last() else { return };
+    let (name, start) = outer_name(outer);
+    site.start = start;
+    site.is_rust = name.is_rust;
+    for call in calls {
+        let name = if call.is_inlined { inlined_name(&call.name, site.is_rust) } else { name.clone() };
+        let location = call.file.map_or_else(String::new, |file| format!("{file}:{}", call.line));
+        site.functions.push(Function { full: name.full, short: name.short, location, is_inlined: call.is_inlined });
+    }
+}
+
+/// The name of a containing function and its start: its symbol's, where the debug information has no linker name or one that
+/// the symbol's begins with (`work` and `work.cold`), as in jeprof's tables.
+fn outer_name(outer: &Call) -> (Name, u64) {
+    let described = name::demangle(&outer.name);
+    let Some((symbol, start)) = &outer.symbol else { return (described, outer.start) };
+    let tabled = name::demangle(symbol);
+    if !outer.is_linkage || tabled.full.starts_with(&described.short) {
+        (tabled, *start)
+    } else {
+        (described, outer.start)
+    }
+}
+
+/// The name of an inlined function. Debug information of Rust may hold names without their path.
+fn inlined_name(linker: &str, in_rust: bool) -> Name {
+    let mut name = name::demangle(linker);
+    if in_rust && !name::is_mangled(linker) {
+        // Signs of Rust types, such as `->`, are no template brackets.
+        name.short.clone_from(&name.full);
+    }
+    name
 }
 
 /// File and distance from where the file begins in memory, or the bare address.
 fn label(avma: u64, mappings: &Mappings) -> String {
     match mappings.find(avma).filter(|mapping| !mapping.path.as_os_str().is_empty()) {
         Some(mapping) => {
-            let base = mapping.start.wrapping_sub(mapping.offset);
-            let lowest = mappings
-                .iter()
-                .filter(|other| other.path == mapping.path && other.start <= mapping.start && other.offset == 0)
-                .map(|other| other.start)
-                .next_back();
-            format!("{}+{:#x}", mapping.short_name(), avma.wrapping_sub(lowest.unwrap_or(base)))
+            let distance = avma.wrapping_sub(files::start(mapping, mappings));
+            format!("{}+{distance:#x}", mapping.short_name())
         }
         None => format!("{avma:016x}"),
     }

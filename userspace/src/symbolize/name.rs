@@ -7,6 +7,8 @@
 //! | C, assembly | as it is, without a symbol version | the same |
 #![forbid(unsafe_code)]
 
+use crate::image::demangle::{full, rust_part};
+
 /// A function's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
@@ -18,38 +20,15 @@ pub struct Name {
 
 /// Demangles a linker name.
 pub fn demangle(linker: &str) -> Name {
-    let plain = linker.split('@').next().filter(|name| !name.is_empty()).unwrap_or(linker);
-    if is_rust(plain)
-        && let Ok(rust) = rustc_demangle::try_demangle(plain)
-    {
-        let full = format!("{rust:#}");
-        return Name { short: full.clone(), full, is_rust: true };
-    }
-    let demangled = if plain.starts_with("_Z") {
-        cpp_demangle::Symbol::new(plain).ok().and_then(|symbol| symbol.demangle().ok())
-    } else {
-        None
-    };
-    let full = demangled.unwrap_or_else(|| plain.to_owned());
-    Name { short: shorten(&full), full, is_rust: false }
+    let full = full(linker).into_owned();
+    let is_rust = rust_part(linker).is_some() && full != linker;
+    // Signs in names of Rust are no brackets of templates.
+    Name { short: if is_rust { full.clone() } else { shorten(&full) }, full, is_rust }
 }
 
 /// True for names that carry their path: of C++ or Rust.
 pub fn is_mangled(linker: &str) -> bool {
     linker.starts_with("_Z") || linker.starts_with("_R")
-}
-
-/// v0 names, and legacy ones by the hash at their end: C++ names look the same up to it.
-fn is_rust(linker: &str) -> bool {
-    if linker.starts_with("_R") {
-        return true;
-    }
-    let legacy = linker.split('.').next().unwrap_or(linker);
-    legacy.starts_with("_ZN")
-        && legacy
-            .strip_suffix('E')
-            .and_then(|name| name.rsplit_once("17h"))
-            .is_some_and(|(_, hash)| hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 /// Removes argument lists (with a `const` behind them), then template arguments, then what precedes the last blank

@@ -4,6 +4,7 @@
 use gimli::constants as dw;
 use gimli::{AttributeValue, UnitOffset};
 
+use super::Session;
 use super::intervals::{Intervals, Ranges};
 use super::slice::{Dwarf, Slice, Unit};
 use super::units::{self, add_code};
@@ -100,14 +101,14 @@ fn walk(
 }
 
 /// Reads what the entry at an offset says, names of what it is an instance of included.
-pub(super) fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, offset: usize) -> Described {
+pub(super) fn describe<'a>(session: &Session<'a>, unit: &Unit<'a>, offset: usize) -> Described {
     let mut described = Described::default();
-    let _until_damage = read_entry(dwarf, unit, UnitOffset(offset), 0, &mut described);
+    let _until_damage = read_entry(session, unit, UnitOffset(offset), 0, &mut described);
     described
 }
 
 fn read_entry<'a>(
-    dwarf: &Dwarf<'a>,
+    session: &Session<'a>,
     unit: &Unit<'a>,
     offset: UnitOffset,
     depth: u32,
@@ -120,17 +121,17 @@ fn read_entry<'a>(
         let value = attribute.value();
         match attribute.name() {
             dw::DW_AT_name if described.name.is_none() => {
-                described.name = text(dwarf, unit, value);
+                described.name = text(&session.dwarf, unit, value);
                 described.is_linkage |= described.name.is_some() && units::is_plain_language(unit);
             }
             dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name => {
-                if let Some(name) = text(dwarf, unit, value) {
+                if let Some(name) = text(&session.dwarf, unit, value) {
                     described.name = Some(name);
                     described.is_linkage = true;
                 }
             }
             dw::DW_AT_abstract_origin | dw::DW_AT_specification if depth < MAX_REFERENCES => {
-                follow(dwarf, unit, value, depth + 1, described)?;
+                follow(session, unit, value, depth + 1, described)?;
             }
             dw::DW_AT_call_file if depth == 0 => {
                 described.call_file = match value {
@@ -148,26 +149,22 @@ fn read_entry<'a>(
 }
 
 fn follow<'a>(
-    dwarf: &Dwarf<'a>,
+    session: &Session<'a>,
     unit: &Unit<'a>,
     value: AttributeValue<Slice<'a>>,
     depth: u32,
     described: &mut Described,
 ) -> gimli::Result<()> {
-    match value {
-        AttributeValue::UnitRef(offset) => read_entry(dwarf, unit, offset, depth, described),
-        AttributeValue::DebugInfoRef(offset) => match units::holding(dwarf, offset)? {
-            Some((unit, offset)) => read_entry(dwarf, &unit, offset, depth, described),
-            None => Ok(()),
-        },
-        AttributeValue::DebugInfoRefSup(offset) => {
-            let Some(shared) = dwarf.sup() else { return Ok(()) };
-            match units::holding(shared, offset)? {
-                Some((unit, offset)) => read_entry(shared, &unit, offset, depth, described),
-                None => Ok(()),
-            }
-        }
-        _ => Ok(()),
+    let (session, offset) = match value {
+        AttributeValue::UnitRef(offset) => return read_entry(session, unit, offset, depth, described),
+        AttributeValue::DebugInfoRef(offset) => (Some(session), offset),
+        AttributeValue::DebugInfoRefSup(offset) => (session.shared.as_deref(), offset),
+        _ => return Ok(()),
+    };
+    let Some(session) = session else { return Ok(()) };
+    match session.holding(offset) {
+        Some((unit, offset)) => read_entry(session, &unit, offset, depth, described),
+        None => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@ use gimli::{EndianSlice, LittleEndian};
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 pub(super) type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
 pub(super) type Unit<'a> = gimli::Unit<Slice<'a>>;
+pub(super) type Header<'a> = gimli::UnitHeader<Slice<'a>>;
 
 /// Which of two readings of a table is wanted, where binutils departs from the standard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
