@@ -56,7 +56,6 @@ fn c_at_other_addresses() {
     check("report_sites.c", &["-pie", "-fPIE", "-O2"], "^main");
 }
 
-/// Not `--collapsed`: some full names of templates lack an argument (see the differences in `userspace/README.md`).
 #[test]
 fn cpp_with_inlined_calls() {
     if !is_installed() || !Path::new(DEBIANS).exists() {
@@ -69,6 +68,7 @@ fn cpp_with_inlined_calls() {
         &["--text", "--lines"],
         &["--text", "--files"],
         &["--text", "--addresses"],
+        &["--collapsed"],
         &["--callgrind"],
         &["--dot", "--show_bytes"],
         &["--list=^main"],

@@ -7,17 +7,21 @@
 //! |---|---|---|
 //! | `_ZN3app4Pool4grabEm` | `app::Pool::grab(unsigned long)` | the same |
 //! | `_ZN4core3ptr13drop_in_place17h0123456789abcdefE` | `core::ptr::drop_in_place` | the same |
+//! | `_ZN3app4PoolC2IiTnNS_2okE…` (constrained) | as it is: binutils 2.40 does not know the form | `app::Pool::Pool<int, …>` |
 //! | `.foo@VERSION` | prefix and version kept around the demangled part | without the version |
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
+
+use super::cxx::{self, Forms};
 
 /// As `nm --demangle` and `addr2line -C` print a name; the name itself when it is not mangled.
 pub fn demangle(linker: &str) -> Cow<'_, str> {
     let core_start = linker.find(|c| c != '.' && c != '$').unwrap_or(linker.len());
     let (prefix, rest) = linker.split_at(core_start);
     let (core, suffix) = rest.find('@').map_or((rest, ""), |at| rest.split_at(at));
-    match language_name(core) {
+    match language_name(core, Forms::OfBinutils) {
+        Some(name) if prefix.is_empty() && suffix.is_empty() => Cow::Owned(name),
         Some(name) => Cow::Owned(format!("{prefix}{name}{suffix}")),
         None => Cow::Borrowed(linker),
     }
@@ -26,75 +30,14 @@ pub fn demangle(linker: &str) -> Cow<'_, str> {
 /// A name for people: without symbol version and hash.
 pub fn full(linker: &str) -> Cow<'_, str> {
     let plain = linker.split('@').next().filter(|name| !name.is_empty()).unwrap_or(linker);
-    language_name(plain).map_or(Cow::Borrowed(plain), Cow::Owned)
+    language_name(plain, Forms::All).map_or(Cow::Borrowed(plain), Cow::Owned)
 }
 
-fn language_name(name: &str) -> Option<String> {
+fn language_name(name: &str, forms: Forms) -> Option<String> {
     if let Some(rust) = rust_part(name) {
         return rustc_demangle::try_demangle(rust).ok().map(|rust| format!("{rust:#}"));
     }
-    if name.starts_with("_Z") {
-        return cpp_demangle::Symbol::new(name).ok()?.demangle().ok().map(|name| in_binutils_style(&name));
-    }
-    None
-}
-
-/// Where the C++ demangler writes the same thing in another way than binutils.
-fn in_binutils_style(name: &str) -> String {
-    const TYPES: &[(&str, &str)] = &[
-        ("(unsigned long long)", "ull"),
-        ("(unsigned long)", "ul"),
-        ("(unsigned int)", "u"),
-        ("(long long)", "ll"),
-        ("(long)", "l"),
-    ];
-    let mut text = name.to_owned();
-    for (kind, text_of) in [("vtable", "vtable for "), ("vtt", "VTT for ")] {
-        if let Some(of) = text.strip_prefix(&format!("{{{kind}(")).and_then(|rest| rest.strip_suffix(")}")) {
-            text = format!("{text_of}{of}");
-        }
-    }
-    // Literals: `4u` for `(unsigned int)4`.
-    for (cast, suffix) in TYPES {
-        let mut from = 0;
-        while let Some(at) = text[from..].find(cast).map(|at| at + from) {
-            let digits = at + cast.len();
-            let sign = usize::from(text[digits..].starts_with('-'));
-            let length = text[digits + sign..].bytes().take_while(u8::is_ascii_digit).count();
-            if length > 0 {
-                text.insert_str(digits + sign + length, suffix);
-                text.replace_range(at..digits, "");
-            }
-            from = at + 1;
-        }
-    }
-    // Packs without elements leave nothing.
-    for (pack, kept) in [(", >", ">"), (", &&)", ")"), ("(&&)", "()"), (", )", ")")] {
-        while text.contains(pack) {
-            text = text.replace(pack, kept);
-        }
-    }
-    // Names that the mangling abbreviates stay abbreviated, but for those of constructors.
-    for stream in ["istream", "ostream", "iostream"] {
-        let full = format!("std::basic_{stream}<char, std::char_traits<char> >");
-        text = abbreviated(text, &full, &format!("basic_{stream}"), stream);
-    }
-    let string = "std::basic_string<char, std::char_traits<char>, std::allocator<char> >";
-    abbreviated(text, string, "basic_string", "string")
-}
-
-/// `std::SHORT` for a type, but in the name of its own constructor or destructor, where it is written in full.
-fn abbreviated(text: String, full: &str, own: &str, short: &str) -> String {
-    let name = format!("std::{short}");
-    for (sign, bare) in [("", format!("{name}::{short}(")), ("~", format!("{name}::~{short}("))] {
-        if let Some(rest) = text.strip_prefix(&bare) {
-            return format!("{full}::{sign}{own}({}", rest.replace(full, &name));
-        }
-    }
-    if text.starts_with(&format!("{full}::{own}")) || text.starts_with(&format!("{full}::~{own}")) {
-        return text;
-    }
-    text.replace(full, &name)
+    cxx::demangle(name, forms)
 }
 
 /// The mangled part of a Rust name, without what a compiler appended (`.llvm.123`, `.cold`).
@@ -141,6 +84,9 @@ mod tests {
         ] {
             assert_eq!(demangle(linker), name);
         }
+        let constrained = "_ZN3app4PoolC2IiTnNSt9enable_ifIXsr3stdE11is_signed_vIT_EEiE4typeELi0EEES3_";
+        assert_eq!(demangle(constrained), constrained);
+        assert_eq!(full(constrained), "app::Pool::Pool<int, 0>(int)");
         assert_eq!(full("malloc@@GLIBC_2.2.5"), "malloc");
         assert_eq!(rust_part("_ZN3app4Pool4grabEm"), None);
         assert_eq!(rust_part("_ZNE"), None);

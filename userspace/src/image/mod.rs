@@ -17,6 +17,7 @@
 mod bytes;
 mod calls;
 mod codesyms;
+mod cxx;
 pub mod debugfile;
 pub mod demangle;
 mod disasm;

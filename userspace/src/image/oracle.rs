@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::debugfile::Places;
+use super::demangle::demangle;
 use super::{DisasmLine, Image, Reading, SourceFrame};
 
 /// A program with an inlined function, for every test that has an image made.
@@ -216,4 +217,175 @@ fn separate_debug_files_are_found_by_link() {
     assert!(named.count() > 2, "main has no name");
     std::fs::write(&debug, b"another file").expect("the debug file is replaced");
     assert!(Image::open(&program).expect("an ELF file").frames(text.address).is_empty());
+}
+
+/// Names of C++ as `c++filt` prints them without its own abbreviations, in the order of `names`.
+fn binutils_names(names: &[&str]) -> Vec<String> {
+    let mut child = Command::new("c++filt")
+        .arg("-i")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("c++filt is installed");
+    let asked = names.join("\n") + "\n";
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let writer = std::thread::spawn(move || stdin.write_all(asked.as_bytes()));
+    let output = child.wait_with_output().expect("c++filt ends");
+    writer.join().expect("no panic").expect("c++filt reads everything");
+    String::from_utf8_lossy(&output.stdout).lines().map(ToOwned::to_owned).collect()
+}
+
+fn compare_names(names: &[&str]) {
+    let theirs = binutils_names(names);
+    assert_eq!(theirs.len(), names.len());
+    for (name, theirs) in names.iter().zip(theirs) {
+        assert_eq!(demangle(name), theirs, "{name}");
+    }
+}
+
+#[test]
+fn names_of_libraries_are_those_of_binutils() {
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/llvm-14/lib"];
+    let is_wanted = |name: &str| name.starts_with("libstdc++.so.6") || name.starts_with("libLLVM-1");
+    let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    let mut compared = 0;
+    for file in files.filter(|file| is_wanted(&file.file_name().to_string_lossy())) {
+        let Ok(listed) = Command::new("nm").args(["-D", "--without-symbol-versions"]).arg(file.path()).output() else {
+            continue;
+        };
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        let names = listed.lines().filter_map(|line| line.split(' ').next_back()).filter(|name| name.starts_with("_Z"));
+        // Every name of a small library, one in seven of a large one.
+        let names: Vec<&str> = names.collect();
+        let step = if names.len() > 20_000 { 7 } else { 1 };
+        let names: Vec<&str> = names.into_iter().step_by(step).collect();
+        compare_names(&names);
+        compared += names.len();
+    }
+    assert!(compared > 3000, "{compared} names were compared: no libstdc++.so.6 here");
+}
+
+/// Forms that libraries hold few of, and names that are none.
+#[rustfmt::skip]
+const RARE_NAMES: &[&str] = &[
+    "_ZN1AcvT_I1BEEv",
+    "_ZN1AcvPKT_IcEEv",
+    "_Z3addIiiEDTplfp_fp0_ET_T0_",
+    "_Z1fIJilEEvDpT_",
+    "_Z1fIJEEvDpT_",
+    "_Z1fIJ1A1BEEvDpRKT_",
+    "_Z3sumIJiiiEEDTfrplfp_EDpT_",
+    "_Z3sumIJiiiEEDTflplfp_EDpT_",
+    "_Z3sumIJiiiEEDTfLplLi1Efp_EDpT_",
+    "_Z4sizeIJiiiEEvRAsZT__i",
+    "_ZZ3foovENKUlvE_clEv",
+    "_ZZ3foovENKUlT_E_clIiEEDaS_",
+    "_ZN3fooUt_C2Ev",
+    "_ZZ4mainE1s_0",
+    "_ZZ1fvEs_1",
+    "_ZZ1giEd_NKUlvE_clEv",
+    "_Z1fPFivE",
+    "_Z1fPFPFivEcE",
+    "_Z1fRA10_A20_i",
+    "_Z1fRA10_KPKc",
+    "_Z1fM1AFivE",
+    "_Z1fM1AKFivE",
+    "_Z1fM1AKDoFivRE",
+    "_Z1fM1Ai",
+    "_Z1fDv4_f",
+    "_Z1fDv_T__f",
+    "_Z1fCd",
+    "_Z1fU8__vectori",
+    "_Z1fu6__bf16",
+    "_Z1fDF16_",
+    "_Z1fDnDsDiDu",
+    "_ZNKO1A1fEv",
+    "_ZNVKR1A1fEv",
+    "_ZNSt6vectorIiSaIiEE9push_backEOi",
+    "_ZNSsC2Ev",
+    "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEC1ERKS4_",
+    "_ZSt4cout",
+    "_ZSteqIcEbRKSbIT_St11char_traitsIS0_ESaIS0_EES8_",
+    "_ZThn16_N1A1fEv",
+    "_ZTv0_n24_N1A1fEv",
+    "_ZTch0_h16_N1A1fEv",
+    "_ZTC1A0_1B",
+    "_ZTHN1A1xE",
+    "_ZTWN1A1xE",
+    "_ZGVZ1fvE1x",
+    "_ZGRN1A1xE0_",
+    "_ZGTtN1A1fEv",
+    "_ZTAXtl1ALi1ELi2EEE",
+    "_ZN1A1fB5cxx11Ev",
+    "_ZN1AC1B3tagEv",
+    "_ZN1BCI11AEi",
+    "_ZNK1AssERKS_",
+    "_ZdlPvmSt11align_val_t",
+    "_Znwm",
+    "_Znam",
+    "_ZN1AawEv",
+    "_Zli5_kilox",
+    "_Z1fILb1EEvv",
+    "_Z1fILc65EEvv",
+    "_Z1fILin3ELj3ELl3ELm3ELx3ELy3EEvv",
+    "_Z1fILd4000000000000000EEvv",
+    "_Z1fIXadL_Z1gvEEEvv",
+    "_Z1fIXadL_ZN1A1gEvEEEvv",
+    "_Z1fIXcvT_Li1EEEvv",
+    "_Z1fIiEDTcv1A_Li1ELi2EEES_",
+    "_Z1fIiEDTnw_T_piEES0_",
+    "_Z1fIiEDTnw_T_EES0_",
+    "_Z1fIiEDTcl1gfp_EET_",
+    "_Z1fIiEDTdtfp_1gET_",
+    "_Z1fIiEDTptfp_onplET_",
+    "_Z1fIiEDTquL_b1EfpT_Li2EET_",
+    "_Z1fIiEDTgtfp_Li1EET_",
+    "_Z1fIiEDTixfp_Li1EET_",
+    "_Z1fIiEDTppfp_EET_",
+    "_Z1fIiEDTpp_fp_EET_",
+    "_Z1fIiEDTscT_fp_EES0_",
+    "_Z1fIiEDTstT_ES0_",
+    "_Z1fIiEDTszfp_ES0_",
+    "_Z1fIiEDTnxfp_ES0_",
+    "_Z1fIiEDTtwfp_ES0_",
+    "_Z1fIiEDTtrES0_",
+    "_Z1fIiEDTsr1AIT_E1xES1_",
+    "_Z1fIiEDTgsonES_",
+    "_Z1fIiEDTil1xEET_",
+    "_Z1fIiEDTtlT_di1aLi1Edx Li1ELi2EEES0_",
+    "_ZN1fDC1a1bEE",
+    "_Z3fooi.constprop.0",
+    "_Z3fooi.isra.0.cold",
+    "_Z3fooi.part.12",
+    "_Z3fooi.llvm.1234",
+    "_Z3foo.lto_priv.0",
+    "_GLOBAL__I_foo",
+    "_GLOBAL__D__Z3foov",
+    "_GLOBAL__sub_I_foo",
+    "_ZN12_GLOBAL__N_11fEv",
+    "_Z1fIiEvT_S0_S1_",
+    "_Z",
+    "_Z1",
+    "_ZN",
+    "_ZNE",
+    "_Z1fI",
+    "_Z99f",
+    "_ZS_",
+    "_Z1fS_",
+    "_Z1fT_",
+    "_Z1fIT_EvS0_",
+    "_ZN3foo3barEX",
+    "_Z1fIiEvRT_OS0_",
+    "_Z1fIRiEvOT_",
+    "_Z1fIOiEvRT_",
+    "_Z1fIOiEvOT_",
+    "_Z1fIA3_iEvRKT_",
+];
+
+#[test]
+fn rare_names_are_those_of_binutils() {
+    compare_names(RARE_NAMES);
+    let with = |length| format!("_Z1fI{}EvT_", "i".repeat(length));
+    let (fits, too_long) = (with(1000), with(1100));
+    compare_names(&[&fits, &too_long]);
 }
