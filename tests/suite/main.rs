@@ -10,6 +10,7 @@ mod jeprof_remote;
 mod loader;
 mod mallctl_tree;
 mod redis;
+mod report_debuginfod;
 mod report_exchange;
 mod report_formats;
 mod report_golden;

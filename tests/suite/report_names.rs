@@ -9,7 +9,7 @@ use std::process::Command;
 use jeprobe_tests::oracle::{profile_of, program};
 use jeprobe_tests::{Ended, Run, TempDir, artefact, skip};
 
-const DEBIANS: &str = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
+pub(crate) const DEBIANS: &str = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
 
 fn report(directory: &Path, args: &[&str]) -> Ended {
     Run::new(artefact::command()).dir(directory).args(["report", "--show_bytes"]).args(args).finish().ok()
@@ -32,25 +32,25 @@ fn rows(text: &str) -> BTreeMap<String, (i64, i64)> {
 }
 
 /// A tool that must succeed; what it printed.
-fn tool(program: &str, args: &[&str]) -> String {
+pub(crate) fn tool(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().unwrap_or_else(|error| panic!("{program}: {error}"));
     assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("a UTF-8 path")
 }
 
 /// A copy of a program with its profile, which has the program's build-id on record.
-struct Recorded {
-    directory: TempDir,
-    program: PathBuf,
-    build_id: String,
+pub(crate) struct Recorded {
+    pub(crate) directory: TempDir,
+    pub(crate) program: PathBuf,
+    pub(crate) build_id: String,
 }
 
 impl Recorded {
-    fn new(source: &str, flags: &[&str]) -> Recorded {
+    pub(crate) fn new(source: &str, flags: &[&str]) -> Recorded {
         let made = program(source, &[flags, &["-Wl,--build-id"]].concat());
         let place = TempDir::new("report-names");
         let program = place.join("a program");

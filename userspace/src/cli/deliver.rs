@@ -18,6 +18,7 @@ use jeprobe_abi::drops::Reason;
 
 use super::args::OutputArgs;
 use super::flamegraph;
+use super::load::servers;
 use super::outcome::Outcome;
 use super::report;
 use super::term::Term;
@@ -82,7 +83,7 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
         term.results_to_stderr();
     }
     let options = Options { limit: Some(REPORT_ROWS), ..Options::default() };
-    let sources = Sources { root: finished.root.clone(), ..Sources::default() };
+    let sources = Sources { root: finished.root.clone(), servers: servers(&[]), ..Sources::default() };
     let symbols = report::show(profile, &sources, &options, term)?;
     let mut failed = false;
     if let Some(path) = &output.flamegraph {

@@ -26,6 +26,9 @@ pub fn explain(profile: &Profile, symbols: &Symbols, options: &Options, term: &m
     if more > 0 {
         term.say(format_args!("  and {more} more files"));
     }
+    for failure in symbols.failures() {
+        term.warn(failure);
+    }
 }
 
 /// The part of it that is about the recording, whatever the names are.

@@ -4,12 +4,14 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use regex::Regex;
 
 use super::report_args::{GranularityArgs, ProfileArgs, RowArgs, SortKey, SourceArgs, ValueArgs};
 use crate::error::Error;
+use crate::image::debuginfod::Debuginfod;
 use crate::input;
 use crate::model::Profile;
 use crate::output::symbolized::site;
@@ -126,7 +128,17 @@ pub(super) fn read(path: &Path) -> Result<Profile> {
 }
 
 pub(super) fn sources(args: &SourceArgs, program: Option<PathBuf>) -> Sources {
-    Sources { program, root: args.sysroot.clone(), debug_directories: args.debug_dir.clone() }
+    Sources {
+        program,
+        root: args.sysroot.clone(),
+        debug_directories: args.debug_dir.clone(),
+        servers: servers(&args.debuginfod),
+    }
+}
+
+/// Servers of debug files: those given, else those of the environment.
+pub(super) fn servers(given: &[String]) -> Option<Arc<Debuginfod>> {
+    Debuginfod::new(given, |name| std::env::var_os(name)).map(Arc::new)
 }
 
 /// What of the profile is shown.

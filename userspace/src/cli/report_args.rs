@@ -59,6 +59,10 @@ pub struct SourceArgs {
     /// Directory with separate debug files by build-id, asked before /usr/lib/debug; may be given several times.
     #[arg(long, value_name = "DIR")]
     pub debug_dir: Vec<PathBuf>,
+    /// Server of debug files, asked by build-id for those that are not here; may be given several times [default:
+    /// $DEBUGINFOD_URLS].
+    #[arg(long, value_name = "URL")]
+    pub debuginfod: Vec<String>,
 }
 
 /// The number that is shown.

@@ -10,25 +10,30 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::debuginfod::Debuginfod;
+pub use super::elf::hex;
 
 /// Where distributions install debug files.
 pub const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
 
 /// Where to look for debug files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Places {
     /// In this order.
     pub directories: Vec<PathBuf>,
+    /// Asked for what is in none of them.
+    pub servers: Option<Arc<Debuginfod>>,
 }
 
 impl Default for Places {
     fn default() -> Places {
-        Places { directories: vec![PathBuf::from(DEBUG_DIRECTORY)] }
+        Places { directories: vec![PathBuf::from(DEBUG_DIRECTORY)], servers: None }
     }
 }
 
@@ -37,12 +42,18 @@ impl Places {
     pub fn new(directories: &[PathBuf], root: Option<&Path>) -> Places {
         let in_root = root.map(|root| root.join(DEBUG_DIRECTORY.trim_start_matches('/')));
         let usual = in_root.into_iter().chain([PathBuf::from(DEBUG_DIRECTORY)]);
-        Places { directories: directories.iter().cloned().chain(usual).collect() }
+        Places { directories: directories.iter().cloned().chain(usual).collect(), servers: None }
     }
 
-    /// Whether there is a file; every question about a debug file ends here.
-    fn has(&self, path: &Path) -> bool {
-        path.is_file()
+    /// The same with servers.
+    #[must_use]
+    pub fn with_servers(self, servers: Option<Arc<Debuginfod>>) -> Places {
+        Places { servers, ..self }
+    }
+
+    /// The debug file of a build-id from a server.
+    pub fn fetch(&self, build_id: &[u8]) -> Option<PathBuf> {
+        self.servers.as_ref()?.debug_file(build_id)
     }
 
     /// The debug file of the file at an absolute path.
@@ -52,7 +63,7 @@ impl Places {
         with_suffix.push(".debug");
         let names = [inside, Path::new(&with_suffix)];
         let files = self.directories.iter().flat_map(|directory| names.map(|name| directory.join(name)));
-        files.into_iter().find(|file| self.has(file))
+        files.into_iter().find(|file| is_there(file))
     }
 
     /// The debug file of a build-id.
@@ -60,7 +71,7 @@ impl Places {
         let name = build_id_path(build_id)?;
         let bare = name.strip_prefix(".build-id").unwrap_or(&name);
         let files = self.directories.iter().flat_map(|directory| [directory.join(&name), directory.join(bare)]);
-        files.into_iter().find(|file| self.has(file))
+        files.into_iter().find(|file| is_there(file))
     }
 
     /// The debug file that the file at `path` links to by name and checksum.
@@ -73,7 +84,7 @@ impl Places {
         let beside = folders.flat_map(|folder| [folder.join(name), folder.join(".debug").join(name)]);
         let inside = folder.strip_prefix("/").unwrap_or(folder);
         let elsewhere = self.directories.iter().map(|directory| directory.join(inside).join(name));
-        let is_it = |file: &PathBuf| *file != real && file != path && self.has(file) && checksum(file) == Some(crc);
+        let is_it = |file: &PathBuf| *file != real && file != path && is_there(file) && checksum(file) == Some(crc);
         beside.chain(elsewhere).find(is_it)
     }
 
@@ -81,22 +92,20 @@ impl Places {
     pub fn by_alt_link(&self, path: &Path, name: &[u8], build_id: &[u8]) -> Option<PathBuf> {
         let name = Path::new(OsStr::from_bytes(name));
         let beside = path.parent().map(|folder| folder.join(name));
-        beside.into_iter().find(|file| self.has(file)).or_else(|| self.by_build_id(build_id))
+        let found = beside.into_iter().find(|file| is_there(file)).or_else(|| self.by_build_id(build_id));
+        found.or_else(|| self.fetch(build_id))
     }
+}
+
+/// Whether there is a file; every question about a debug file ends here.
+fn is_there(path: &Path) -> bool {
+    path.is_file()
 }
 
 /// `.build-id/xx/rest.debug`; `None` for an id too short to be one.
 pub fn build_id_path(build_id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first().filter(|(_, rest)| !rest.is_empty())?;
     Some(PathBuf::from(format!(".build-id/{first:02x}/{}.debug", hex(rest))))
-}
-
-/// Lower-case hexadecimal, as build-ids are written.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _infallible = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// CRC-32 of a whole file, as `.gnu_debuglink` records it.

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use object::elf::{self, FileHeader64};
@@ -329,6 +330,14 @@ impl<'a> Symbols<'a> {
         }
         u32::from(number)
     }
+}
+
+/// Lower-case hexadecimal, as build-ids are written.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _infallible = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// True for indices that stand for a section header.

@@ -19,6 +19,7 @@ mod calls;
 mod codesyms;
 mod cxx;
 pub mod debugfile;
+pub mod debuginfod;
 pub mod demangle;
 mod disasm;
 mod dwarf;
@@ -232,7 +233,8 @@ impl Image {
             let (name, crc) = self.elf.debuglink()?;
             self.places.by_debuglink(&self.elf.path, name, crc)
         };
-        let elf = Arc::new(Elf::open(&by_id().or_else(by_link)?).ok()?);
+        let path = by_id().or_else(by_link).or_else(|| self.places.fetch(&self.elf.build_id))?;
+        let elf = Arc::new(Elf::open(&path).ok()?);
         let debug = Debug::open(elf.clone(), shared(&elf), self.reading);
         if debug.is_none() && self.reading == Reading::AsBinutils {
             return None;

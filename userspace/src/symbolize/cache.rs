@@ -48,6 +48,7 @@ pub struct Problem {
 pub struct Symbols {
     pub(super) sites: HashMap<u64, Site>,
     pub(super) problems: Vec<Problem>,
+    pub(super) failures: Vec<String>,
 }
 
 impl Symbols {
@@ -81,6 +82,11 @@ impl Symbols {
     /// Files whose symbols could not be used, most addresses first.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
+    }
+
+    /// What failed on the way to debug files.
+    pub fn failures(&self) -> &[String] {
+        &self.failures
     }
 
     /// Gives functions that share a short name but not a start the form `name@START`.

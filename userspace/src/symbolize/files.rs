@@ -40,7 +40,7 @@ impl SymbolFile {
     /// The file behind a mapping, or why there is none; without a mapping, the program at fixed addresses.
     pub(super) fn find(mapping: Option<&Mapping>, is_program: bool, sources: &Sources) -> Result<SymbolFile, String> {
         let root = sources.root.as_deref();
-        let places = Places::new(&sources.debug_directories, root);
+        let places = Places::new(&sources.debug_directories, root).with_servers(sources.servers.clone());
         let open = |path: &Path, translation| {
             let image = Image::open_with(path, places.clone(), Reading::AsStandard);
             image.map(|image| SymbolFile { image, translation })
@@ -68,8 +68,8 @@ impl SymbolFile {
             }
         }
         // The file itself is not there or not the same, but its symbols may be.
-        let debug = places.by_build_id(&mapping.build_id).and_then(|path| open(&path, Translation::Distance).ok());
-        debug.ok_or(reason)
+        let debug = places.by_build_id(&mapping.build_id).or_else(|| places.fetch(&mapping.build_id));
+        debug.and_then(|path| open(&path, Translation::Distance).ok()).ok_or(reason)
     }
 
     /// The address in the file; `None` outside what it loads.

@@ -18,12 +18,13 @@ mod symfile;
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 pub use cache::{Function, Problem, Site, Symbols};
 
 use crate::image::Call;
+use crate::image::debuginfod::Debuginfod;
 use crate::model::{Mapping, Mappings, Profile, call_site};
 use files::SymbolFile;
 use name::Name;
@@ -38,6 +39,8 @@ pub struct Sources {
     pub root: Option<PathBuf>,
     /// Where separate debug files are looked for first, by build-id.
     pub debug_directories: Vec<PathBuf>,
+    /// Asked for debug files that are nowhere here.
+    pub servers: Option<Arc<Debuginfod>>,
 }
 
 /// Addresses of one mapped file.
@@ -69,6 +72,7 @@ pub fn resolve(profile: &Profile, sources: &Sources) -> Symbols {
         work();
     });
     let mut symbols = results.into_inner().expect("no task panics");
+    symbols.failures = sources.servers.as_ref().map(|servers| servers.failures()).unwrap_or_default();
     symbols.problems.sort_by(|a, b| b.addresses.cmp(&a.addresses).then_with(|| a.path.cmp(&b.path)));
     symbols.tell_apart();
     symbols
