@@ -38,8 +38,8 @@ pub use calls::Call;
 use codesyms::CodeSymbols;
 use debugfile::Places;
 pub use disasm::DisasmLine;
-use dwarf::Debug;
 pub use dwarf::Reading;
+use dwarf::{Debug, Session};
 use elf::Elf;
 pub use elf::{Section, Segment};
 pub use error::Error;
@@ -210,7 +210,7 @@ impl Image {
         Tables {
             elf: &self.elf,
             functions,
-            debug: separate.and_then(|separate| separate.debug.as_ref()).map(Debug::session),
+            debug: separate.and_then(|separate| separate.debug.as_ref()).map(Session::on),
             separate: separate
                 .and_then(|separate| separate.symbols.as_ref())
                 .map(|(elf, functions)| (&**elf, functions)),

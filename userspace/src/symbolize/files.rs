@@ -11,12 +11,25 @@
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::image::debugfile::{Places, hex};
+use crate::image::debuginfod::Debuginfod;
 use crate::image::{Image, Reading};
 use crate::model::{Mapping, Mappings};
 
-use super::Sources;
+/// Where to look for files.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The main program, in place of the path on record.
+    pub program: Option<PathBuf>,
+    /// What the process sees as `/`; for a live one `/proc/PID/root`.
+    pub root: Option<PathBuf>,
+    /// Where separate debug files are looked for first, by build-id.
+    pub debug_directories: Vec<PathBuf>,
+    /// Asked for debug files that are nowhere here.
+    pub servers: Option<Arc<Debuginfod>>,
+}
 
 /// A file that was accepted for a group of addresses.
 #[derive(Debug)]

@@ -17,31 +17,18 @@ mod symfile;
 
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::sync::Mutex;
 use std::thread;
 
 pub use cache::{Function, Problem, Site, Symbols};
 
 use crate::image::Call;
-use crate::image::debuginfod::Debuginfod;
 use crate::model::{Mapping, Mappings, Profile, call_site};
+pub use files::Sources;
 use files::SymbolFile;
 use name::Name;
 use symfile::SymFile;
-
-/// Where to look for files.
-#[derive(Clone, Debug, Default)]
-pub struct Sources {
-    /// The main program, in place of the path on record.
-    pub program: Option<PathBuf>,
-    /// What the process sees as `/`; for a live one `/proc/PID/root`.
-    pub root: Option<PathBuf>,
-    /// Where separate debug files are looked for first, by build-id.
-    pub debug_directories: Vec<PathBuf>,
-    /// Asked for debug files that are nowhere here.
-    pub servers: Option<Arc<Debuginfod>>,
-}
 
 /// Addresses of one mapped file.
 struct Task<'a> {

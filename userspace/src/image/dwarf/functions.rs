@@ -1,16 +1,12 @@
-//! Functions and inlined calls of one unit, and the names that debug information has for them.
+//! Functions and inlined calls of one unit.
 #![forbid(unsafe_code)]
 
 use gimli::constants as dw;
-use gimli::{AttributeValue, UnitOffset};
 
-use super::Session;
 use super::intervals::{Intervals, Ranges};
-use super::slice::{Dwarf, Slice, Unit};
-use super::units::{self, add_code};
+use super::slice::{Dwarf, Unit};
+use super::units::add_code;
 
-/// References from a function to what it is an instance of; more are a cycle.
-const MAX_REFERENCES: u32 = 100;
 /// Levels of nesting; more are damage.
 const MAX_DEPTH: usize = 1 << 14;
 
@@ -24,17 +20,6 @@ pub(super) struct Function {
     pub(super) is_inlined: bool,
     /// Start of its first range.
     pub(super) low: u64,
-}
-
-/// What the entry of a function says.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Described {
-    pub(super) name: Option<String>,
-    /// The name is the linker's.
-    pub(super) is_linkage: bool,
-    /// Where an inlined call stands: number of the file, line.
-    pub(super) call_file: Option<u64>,
-    pub(super) call_line: u32,
 }
 
 #[derive(Debug, Default)]
@@ -98,77 +83,4 @@ fn walk(
         intervals.extend(ranges.intervals(number));
     }
     Ok(())
-}
-
-/// Reads what the entry at an offset says, names of what it is an instance of included.
-pub(super) fn describe<'a>(session: &Session<'a>, unit: &Unit<'a>, offset: usize) -> Described {
-    let mut described = Described::default();
-    let _until_damage = read_entry(session, unit, UnitOffset(offset), 0, &mut described);
-    described
-}
-
-fn read_entry<'a>(
-    session: &Session<'a>,
-    unit: &Unit<'a>,
-    offset: UnitOffset,
-    depth: u32,
-    described: &mut Described,
-) -> gimli::Result<()> {
-    let mut entries = unit.entries_raw(Some(offset))?;
-    let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(()) };
-    for specification in abbreviation.attributes() {
-        let attribute = entries.read_attribute(*specification)?;
-        let value = attribute.value();
-        match attribute.name() {
-            dw::DW_AT_name if described.name.is_none() => {
-                described.name = text(&session.dwarf, unit, value);
-                described.is_linkage |= described.name.is_some() && units::is_plain_language(unit);
-            }
-            dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name => {
-                if let Some(name) = text(&session.dwarf, unit, value) {
-                    described.name = Some(name);
-                    described.is_linkage = true;
-                }
-            }
-            dw::DW_AT_abstract_origin | dw::DW_AT_specification if depth < MAX_REFERENCES => {
-                follow(session, unit, value, depth + 1, described)?;
-            }
-            dw::DW_AT_call_file if depth == 0 => {
-                described.call_file = match value {
-                    AttributeValue::FileIndex(number) => Some(number),
-                    value => value.udata_value(),
-                };
-            }
-            dw::DW_AT_call_line if depth == 0 => {
-                described.call_line = value.udata_value().map_or(0, |line| line as u32);
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn follow<'a>(
-    session: &Session<'a>,
-    unit: &Unit<'a>,
-    value: AttributeValue<Slice<'a>>,
-    depth: u32,
-    described: &mut Described,
-) -> gimli::Result<()> {
-    let (session, offset) = match value {
-        AttributeValue::UnitRef(offset) => return read_entry(session, unit, offset, depth, described),
-        AttributeValue::DebugInfoRef(offset) => (Some(session), offset),
-        AttributeValue::DebugInfoRefSup(offset) => (session.shared.as_deref(), offset),
-        _ => return Ok(()),
-    };
-    let Some(session) = session else { return Ok(()) };
-    match session.holding(offset) {
-        Some((unit, offset)) => read_entry(session, &unit, offset, depth, described),
-        None => Ok(()),
-    }
-}
-
-fn text<'a>(dwarf: &Dwarf<'a>, unit: &Unit<'a>, value: AttributeValue<Slice<'a>>) -> Option<String> {
-    let text = dwarf.attr_string(unit, value).ok()?;
-    Some(text.to_string_lossy().into_owned())
 }

@@ -1,0 +1,200 @@
+//! Questions about addresses, with the units that were opened for them: many addresses of one unit open it once.
+#![forbid(unsafe_code)]
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError};
+
+use gimli::constants as dw;
+use gimli::{AttributeValue, DebugInfoOffset, UnitOffset};
+
+use super::debug::{Debug, Found, KEPT_UNITS, Link, Tables};
+use super::functions::Functions;
+use super::lines::LineTable;
+use super::slice::{Dwarf, Slice, Unit};
+use super::units::{self, UnitList, UnitRanges};
+
+/// Units that a session keeps open.
+const OPEN_UNITS: usize = 64;
+/// References from a function to what it is an instance of; more are a cycle.
+const MAX_REFERENCES: u32 = 100;
+
+/// Debug information with the units that were opened.
+pub(in super::super) struct Session<'d> {
+    debug: &'d Debug,
+    dwarf: Dwarf<'d>,
+    units: &'d UnitList,
+    shared: Option<Box<Session<'d>>>,
+    open: RefCell<HashMap<u32, Option<Rc<Unit<'d>>>>>,
+}
+
+/// What the entry of a function says.
+#[derive(Clone, Debug, Default)]
+struct Described {
+    name: Option<String>,
+    /// The name is the linker's.
+    is_linkage: bool,
+    /// Where an inlined call stands: number of the file, line.
+    call_file: Option<u64>,
+    call_line: u32,
+}
+
+impl<'d> Session<'d> {
+    /// Begins to ask.
+    pub(in super::super) fn on(debug: &'d Debug) -> Session<'d> {
+        let dwarf = debug.dwarf();
+        let units = debug.units.get_or_init(|| UnitList::read(&dwarf));
+        let shared = debug.shared.as_ref().map(|shared| Box::new(Session::on(shared)));
+        Session { debug, dwarf, units, shared, open: RefCell::default() }
+    }
+
+    /// What is known of an address; empty when no unit covers it.
+    pub(in super::super) fn find(&self, address: u64) -> Found {
+        let ranges = self.debug.ranges.get_or_init(|| UnitRanges::read(&self.dwarf, self.units));
+        for number in ranges.candidates(address) {
+            let Some(tables) = self.tables(number) else { continue };
+            let line = tables.lines.find(address);
+            let function = tables.functions.find(address);
+            if line.is_none() && function.is_none() {
+                continue;
+            }
+            let chain = match (function, self.unit(number)) {
+                (Some(function), Some(unit)) => self.chain(&unit, self.units.offset(number), &tables, function),
+                _ => Vec::new(),
+            };
+            return Found { line, chain };
+        }
+        Found::default()
+    }
+
+    /// A unit by number.
+    fn unit(&self, number: u32) -> Option<Rc<Unit<'d>>> {
+        let mut open = self.open.borrow_mut();
+        if let Some(known) = open.get(&number) {
+            return known.clone();
+        }
+        let header = self.units.header(&self.dwarf, number);
+        let unit = header.and_then(|header| self.dwarf.unit(header).ok()).map(Rc::new);
+        if open.len() >= OPEN_UNITS {
+            open.clear();
+        }
+        open.insert(number, unit.clone());
+        unit
+    }
+
+    /// The unit that holds an entry, and the entry's place in it.
+    fn holding(&self, offset: DebugInfoOffset) -> Option<(Rc<Unit<'d>>, UnitOffset)> {
+        let unit = self.unit(self.units.holding(offset.0)?)?;
+        let within = offset.to_unit_offset(&unit.header)?;
+        Some((unit, within))
+    }
+
+    fn tables(&self, number: u32) -> Option<Arc<Tables>> {
+        let mut kept = self.debug.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clock += 1;
+        let now = kept.clock;
+        if let Some((used, tables)) = kept.tables.get_mut(&number) {
+            *used = now;
+            return tables.clone();
+        }
+        let tables = self.unit(number).and_then(|unit| {
+            let lines = LineTable::read(&self.dwarf, &unit, self.debug.reading)?;
+            Some(Arc::new(Tables { lines, functions: Functions::read(&self.dwarf, &unit) }))
+        });
+        if kept.tables.len() >= KEPT_UNITS
+            && let Some(oldest) = kept.tables.iter().min_by_key(|(_, (used, _))| *used).map(|(number, _)| *number)
+        {
+            kept.tables.remove(&oldest);
+        }
+        kept.tables.insert(number, (now, tables.clone()));
+        tables
+    }
+
+    /// The function around an address, and its callers while it was inlined into them.
+    fn chain(&self, unit: &Unit<'d>, unit_offset: usize, tables: &Tables, innermost: u32) -> Vec<Link> {
+        let mut links = Vec::new();
+        let mut next = Some(innermost);
+        while let Some(function) = next.and_then(|number| tables.functions.get(number)) {
+            let mut described = Described::default();
+            let _until_damage = self.entry((&self.dwarf, unit), UnitOffset(function.offset), 0, &mut described);
+            links.push(Link {
+                key: (unit_offset + function.offset) as u64,
+                name: described.name,
+                is_linkage: described.is_linkage,
+                low: function.low,
+                is_inlined: function.is_inlined,
+                call_file: described.call_file.map(|number| tables.lines.file(number).to_owned()),
+                call_line: described.call_line,
+            });
+            next = function.caller.filter(|_| function.is_inlined);
+        }
+        links
+    }
+
+    /// Reads what an entry says, names of what it is an instance of included.
+    fn entry(
+        &self,
+        (dwarf, unit): (&Dwarf<'d>, &Unit<'d>),
+        offset: UnitOffset,
+        depth: u32,
+        described: &mut Described,
+    ) -> gimli::Result<()> {
+        let mut entries = unit.entries_raw(Some(offset))?;
+        let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(()) };
+        for specification in abbreviation.attributes() {
+            let attribute = entries.read_attribute(*specification)?;
+            let value = attribute.value();
+            match attribute.name() {
+                dw::DW_AT_name if described.name.is_none() => {
+                    described.name = text(dwarf, unit, value);
+                    described.is_linkage |= described.name.is_some() && units::is_plain_language(unit);
+                }
+                dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name => {
+                    if let Some(name) = text(dwarf, unit, value) {
+                        described.name = Some(name);
+                        described.is_linkage = true;
+                    }
+                }
+                dw::DW_AT_abstract_origin | dw::DW_AT_specification if depth < MAX_REFERENCES => {
+                    self.follow((dwarf, unit), value, depth + 1, described)?;
+                }
+                dw::DW_AT_call_file if depth == 0 => {
+                    described.call_file = match value {
+                        AttributeValue::FileIndex(number) => Some(number),
+                        value => value.udata_value(),
+                    };
+                }
+                dw::DW_AT_call_line if depth == 0 => {
+                    described.call_line = value.udata_value().map_or(0, |line| line as u32);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(
+        &self,
+        place: (&Dwarf<'d>, &Unit<'d>),
+        value: AttributeValue<Slice<'d>>,
+        depth: u32,
+        described: &mut Described,
+    ) -> gimli::Result<()> {
+        let (session, offset) = match value {
+            AttributeValue::UnitRef(offset) => return self.entry(place, offset, depth, described),
+            AttributeValue::DebugInfoRef(offset) => (Some(self), offset),
+            AttributeValue::DebugInfoRefSup(offset) => (self.shared.as_deref(), offset),
+            _ => return Ok(()),
+        };
+        match session.and_then(|session| Some((session, session.holding(offset)?))) {
+            Some((session, (unit, offset))) => session.entry((&session.dwarf, &unit), offset, depth, described),
+            None => Ok(()),
+        }
+    }
+}
+
+fn text<'a>(dwarf: &Dwarf<'a>, unit: &Unit<'a>, value: AttributeValue<Slice<'a>>) -> Option<String> {
+    let text = dwarf.attr_string(unit, value).ok()?;
+    Some(text.to_string_lossy().into_owned())
+}
