@@ -253,6 +253,11 @@ pub(crate) fn advise_huge(chunk: *mut u8, bytes: usize, wanted: bool) {
     unsafe { sys::advise_huge(chunk, bytes, wanted) };
 }
 
+/// Bytes of a range of ours that are resident; `None` when the system does not say.
+pub(crate) fn resident_bytes(addr: usize, bytes: usize) -> Option<usize> {
+    sys::resident_bytes(addr, bytes)
+}
+
 /// Unmaps the pages of a busy extent.
 pub(crate) fn purge_unmap(extent: &'static Extent) {
     // SAFETY: S1: as in `purge_lazy`; its words were removed.

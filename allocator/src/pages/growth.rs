@@ -1,19 +1,15 @@
-//! Address space for an arena: reserving chunks, and asking for huge pages in them.
+//! Address space for an arena: reserving chunks.
 #![forbid(unsafe_code)]
 
 use super::{FIRST_GROWTH_BYTES, HUGE_PAGE_BYTES, Pages};
-use crate::bits::{align_down, align_up};
+use crate::bits::align_up;
 use crate::conf::{self, Thp};
 use crate::emap;
 use crate::error::AllocError;
 use crate::extent::{Extent, State};
-use crate::ptr;
 use crate::sizeclass::{page_class_bytes, page_index_ceil};
 use crate::sys;
 
-/// By default an arena asks for huge pages while this much of it is in use: the one that it is filling is then at most a
-/// sixth of it. Below, and for a single request larger than all that is in use, memory counts more.
-const HUGE_MIN_BYTES: usize = 6 * HUGE_PAGE_BYTES;
 /// Growth stops doubling here: 512 MiB a step is 2048 mappings per TiB.
 const MAX_GROWTH_BYTES: usize = 512 << 20;
 
@@ -57,21 +53,5 @@ impl Pages {
         }
         extent.assign(chunk.as_ptr(), bytes, State::Retained, true);
         Ok(self.insert_merged(extent, State::Retained))
-    }
-
-    /// Asks for huge pages where `bytes` at the start of the retained `run` come into use, if the arena is of a size at
-    /// which they pay: in those that begin there, so that none is asked for twice, and none that reaches out of the run.
-    pub(super) fn advise_fresh(&self, run: &Extent, lead: usize, bytes: usize) {
-        let wanted = self.active_bytes >= HUGE_MIN_BYTES && bytes <= self.active_bytes;
-        if !wanted || conf::options().thp != Thp::Default {
-            return;
-        }
-        let start = run.addr().addr() + lead;
-        let ends = (align_up(start, HUGE_PAGE_BYTES), align_up(start + bytes, HUGE_PAGE_BYTES));
-        let (Some(first), Some(last)) = ends else { return };
-        let last = last.min(align_down(run.end(), HUGE_PAGE_BYTES));
-        if first < last {
-            emap::advise_huge(ptr::forward(run.addr(), first - run.addr().addr()), last - first, true);
-        }
     }
 }

@@ -19,7 +19,8 @@
 //! | file | part |
 //! |---|---|
 //! | `cut.rs` | cutting and merging, words and sets in step |
-//! | `growth.rs` | address space from the system, huge pages |
+//! | `growth.rs` | address space from the system |
+//! | `huge.rs` | where to ask for huge pages |
 //! | `purge.rs` | what goes back |
 //! | `stock.rs` | descriptors |
 //!
@@ -29,6 +30,7 @@
 
 mod cut;
 mod growth;
+mod huge;
 mod purge;
 mod stock;
 #[cfg(test)]
@@ -100,6 +102,7 @@ pub(crate) struct Pages {
     pool: Link<Extent>,
     pool_count: usize,
     growth_bytes: usize,
+    density: huge::Density,
     active_bytes: usize,
     /// Bytes that the last allocation took from memory that is not resident.
     fresh_bytes: usize,
@@ -141,6 +144,7 @@ impl Pages {
             pool: Link::null(),
             pool_count: 0,
             growth_bytes: FIRST_GROWTH_BYTES,
+            density: huge::Density::new(),
             active_bytes: 0,
             fresh_bytes: 0,
             large: LargeStats::default(),

@@ -4,6 +4,7 @@
 use super::*;
 use crate::ds::list::List;
 use crate::sizeclass::GRANULE;
+use crate::sys::mock::Resident;
 
 const KIB: usize = 1024;
 
@@ -265,6 +266,7 @@ fn a_growing_block_moves_to_idle_memory_and_keeps_its_place_otherwise() {
 #[test]
 fn huge_pages_are_asked_for_once_where_fresh_memory_comes_into_use() {
     const HUGE: usize = HUGE_PAGE_BYTES;
+    sys::mock::pretend_resident(Resident::Unknown);
     let mut pages = Pages::new(17, true, 10_000, 0).expect("memory");
     sys::mock::take_huge();
     let mut blocks = std::vec![pages.alloc(11 << 20, GRANULE, Fit::Tight).expect("pages")];
@@ -288,6 +290,34 @@ fn huge_pages_are_asked_for_once_where_fresh_memory_comes_into_use() {
         };
         assert!((addr..addr + bytes).step_by(GRANULE * 16).all(within), "memory of others");
     }
+    sys::mock::pretend_resident(Resident::Truth);
+    assert_eq!(sys::resident_bytes(blocks[60].addr().addr(), GRANULE), Some(0), "asking touches nothing");
+}
+
+#[test]
+fn huge_pages_follow_how_densely_the_memory_is_used() {
+    /// Bytes asked for while 64 MiB more come into use.
+    fn asked(pages: &mut Pages) -> usize {
+        sys::mock::take_huge();
+        for _ in 0..64 {
+            pages.alloc(1 << 20, GRANULE, Fit::Tight).expect("pages");
+        }
+        sys::mock::take_huge().iter().map(|(_, bytes)| bytes).sum()
+    }
+    let mut pages = Pages::new(24, true, 10_000, 0).expect("memory");
+    sys::mock::pretend_resident(Resident::Bytes(HUGE_PAGE_BYTES));
+    asked(&mut pages);
+    let dense = asked(&mut pages);
+    assert!((52 << 20..=64 << 20).contains(&dense), "{dense}: all but the probes, and those that proved dense");
+    sys::mock::pretend_resident(Resident::Bytes(HUGE_PAGE_BYTES / 4));
+    asked(&mut pages);
+    assert_eq!(asked(&mut pages), 0);
+    sys::mock::pretend_resident(Resident::Unknown);
+    assert_eq!(asked(&mut pages), 0, "a system that does not say changes nothing");
+    sys::mock::pretend_resident(Resident::Bytes(HUGE_PAGE_BYTES));
+    asked(&mut pages);
+    assert!(asked(&mut pages) >= 52 << 20);
+    sys::mock::pretend_resident(Resident::Truth);
 }
 
 #[test]

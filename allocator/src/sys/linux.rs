@@ -375,6 +375,24 @@ pub fn copy_memory_of(pid: u32, src: usize, dst: &mut [u8]) -> usize {
     result(ret).unwrap_or(0)
 }
 
+/// Bytes of the pages in a range that are resident; `None` when the kernel does not say, or for more than 1024 pages.
+/// Touches nothing.
+pub fn resident_bytes(addr: usize, bytes: usize) -> Option<usize> {
+    #[cfg(test)]
+    match super::mock::resident() {
+        super::mock::Resident::Truth => {}
+        super::mock::Resident::Unknown => return None,
+        super::mock::Resident::Bytes(bytes) => return Some(bytes),
+    }
+    let mut resident = [0u8; 1024];
+    let page = page_size();
+    let pages = resident.get_mut(..bytes.div_ceil(page))?;
+    // SAFETY: S1: the kernel writes one byte for each page into the buffer, and checks the address itself.
+    let ret = unsafe { syscall(libc::SYS_mincore, [addr, bytes, for_kernel(pages.as_mut_ptr()), 0, 0, 0]) };
+    result(ret).ok()?;
+    Some(pages.iter().filter(|page| **page & 1 != 0).count() * page)
+}
+
 /// True when the page at `addr` is mapped in this process. Asks the kernel; touches nothing.
 pub fn is_mapped(addr: usize) -> bool {
     let mut resident = [0u8; 1];

@@ -7,6 +7,7 @@ use std::vec::Vec;
 std::thread_local! {
     static RESERVATIONS_LEFT: Cell<Option<usize>> = const { Cell::new(None) };
     static ADVICE_FAILS: Cell<bool> = const { Cell::new(false) };
+    static RESIDENT: Cell<Resident> = const { Cell::new(Resident::Truth) };
     static HUGE: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -47,4 +48,25 @@ pub(crate) fn note_huge(addr: usize, bytes: usize) {
 /// Ranges for which this thread asked for huge pages since the last call: shape [(address, bytes)], in the order of asking.
 pub(crate) fn take_huge() -> Vec<(usize, usize)> {
     HUGE.with(RefCell::take)
+}
+
+/// What is answered when the resident bytes of a range are asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Resident {
+    /// What the kernel says.
+    Truth,
+    /// The system does not say.
+    Unknown,
+    /// So many.
+    Bytes(usize),
+}
+
+/// Sets the answer for this thread.
+pub(crate) fn pretend_resident(answer: Resident) {
+    RESIDENT.with(|resident| resident.set(answer));
+}
+
+/// Called when resident pages are asked for.
+pub(crate) fn resident() -> Resident {
+    RESIDENT.try_with(Cell::get).unwrap_or(Resident::Truth)
 }
