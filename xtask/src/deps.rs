@@ -53,6 +53,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("gdb", "gdb"),
     ("libc6-dbg", ""),
     ("golang-go", "go"),
+    ("dwz", "dwz"),
+    ("xz-utils", "xz"),
     ("graphviz", "dot"),
     ("file", "file"),
     ("procps", "ps"),

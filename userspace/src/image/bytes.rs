@@ -13,9 +13,12 @@ use memmap2::Mmap;
 
 use super::error::Error;
 
-/// The content of a regular file.
+/// The content of a regular file, or of one that was packed into another.
 #[derive(Debug)]
-pub(super) struct Bytes(Mmap);
+pub(super) enum Bytes {
+    Mapped(Mmap),
+    Unpacked(Vec<u8>),
+}
 
 impl Bytes {
     pub(super) fn open(path: &Path) -> Result<Bytes, Error> {
@@ -27,7 +30,7 @@ impl Bytes {
         }
         // SAFETY: the mapping is private and never written through; see the header about files that shrink.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-        Ok(Bytes(map))
+        Ok(Bytes::Mapped(map))
     }
 }
 
@@ -35,6 +38,9 @@ impl Deref for Bytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        match self {
+            Bytes::Mapped(map) => map,
+            Bytes::Unpacked(bytes) => bytes,
+        }
     }
 }

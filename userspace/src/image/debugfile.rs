@@ -98,7 +98,7 @@ impl Places {
 }
 
 /// Whether there is a file; every question about a debug file ends here.
-fn is_there(path: &Path) -> bool {
+pub(super) fn is_there(path: &Path) -> bool {
     path.is_file()
 }
 

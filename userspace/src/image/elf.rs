@@ -110,7 +110,11 @@ pub(super) struct Elf {
 
 impl Elf {
     pub(super) fn open(path: &Path) -> Result<Elf, Error> {
-        let bytes = Bytes::open(path)?;
+        Elf::read(path, Bytes::open(path)?)
+    }
+
+    /// Reads the headers of `bytes`, which are the file at `path` or were packed into it.
+    pub(super) fn read(path: &Path, bytes: Bytes) -> Result<Elf, Error> {
         let not_elf = |error: object::Error| Error::NotElf { path: path.to_owned(), reason: error.to_string() };
         let header = Header::parse(&*bytes).map_err(not_elf)?;
         if !header.is_supported() || header.e_ident.class != elf::ELFCLASS64 || header.e_ident.data != elf::ELFDATA2LSB

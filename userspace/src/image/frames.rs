@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use super::demangle::demangle;
 use super::dwarf::{Found, Reading, Session};
-use super::elf::Elf;
+use super::elf::{Elf, Section};
 use super::symtab::{FunctionIndex, FunctionSymbol};
 
 /// One function at an address.
@@ -64,15 +64,19 @@ impl Tables<'_> {
             }
             let found = self.debug.as_ref().map(|debug| debug.find(address)).unwrap_or_default();
             let is_named = found.chain.first().is_some_and(|function| function.is_linkage);
-            let separate = self
-                .separate
-                .filter(|(elf, _)| elf.sections.get(number).is_some_and(|other| other.name == section.name));
-            let symbol = match (self.reading, separate) {
+            let is_same = |other: &Section| other.name == section.name;
+            let symbol = match (self.reading, self.separate) {
                 (Reading::AsBinutils, _) if is_named => None,
-                (Reading::AsBinutils, Some((elf, functions))) => functions.find(elf, number, address),
-                (Reading::AsBinutils, None) => self.functions.find(self.elf, number, address),
+                (Reading::AsBinutils, Some((elf, functions))) if elf.sections.get(number).is_some_and(is_same) => {
+                    functions.find(elf, number, address)
+                }
+                (Reading::AsBinutils, _) => self.functions.find(self.elf, number, address),
                 (Reading::AsStandard, separate) => separate
-                    .and_then(|(elf, functions)| functions.covering(elf, number, address))
+                    .and_then(|(elf, functions)| {
+                        // Files with less in them number their sections in another way.
+                        let number = elf.sections.iter().position(|other| is_same(other) && other.contains(address))?;
+                        functions.covering(elf, number, address)
+                    })
                     .or_else(|| self.functions.covering(self.elf, number, address)),
             };
             let place = Place { found, symbol };

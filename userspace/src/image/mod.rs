@@ -24,8 +24,11 @@ pub mod demangle;
 mod disasm;
 mod dwarf;
 mod elf;
+#[cfg(test)]
+mod elsewhere;
 mod error;
 mod frames;
+mod minidebug;
 #[cfg(test)]
 pub(crate) mod oracle;
 mod routines;
@@ -66,7 +69,7 @@ pub struct Image {
     naming: Mutex<Naming>,
 }
 
-/// Debug information, and another file's function symbols.
+/// Debug information, and function symbols from elsewhere: of a debug file, or unpacked.
 #[derive(Debug)]
 struct Separate {
     debug: Option<Debug>,
@@ -225,21 +228,29 @@ impl Image {
             let path = self.places.by_alt_link(&elf.path, name, build_id)?;
             Elf::open(&path).ok().map(Arc::new)
         };
+        let with_functions = |elf: Arc<Elf>| {
+            let functions = FunctionIndex::build(&elf);
+            Some((elf, functions))
+        };
+        // binutils' tools do not unpack.
+        let is_packed = self.reading == Reading::AsStandard && self.elf.symbols(false).is_none();
+        let unpack = || minidebug::unpack(&self.elf).filter(|_| is_packed).map(Arc::new);
         if let Some(debug) = Debug::open(self.elf.clone(), shared(&self.elf), self.reading) {
-            return Some(Separate { debug: Some(debug), symbols: None });
+            return Some(Separate { debug: Some(debug), symbols: unpack().and_then(with_functions) });
         }
         let by_id = || self.places.by_build_id(&self.elf.build_id);
         let by_link = || {
             let (name, crc) = self.elf.debuglink()?;
             self.places.by_debuglink(&self.elf.path, name, crc)
         };
-        let path = by_id().or_else(by_link).or_else(|| self.places.fetch(&self.elf.build_id))?;
-        let elf = Arc::new(Elf::open(&path).ok()?);
+        let path = by_id().or_else(by_link).or_else(|| self.places.fetch(&self.elf.build_id));
+        let Some(elf) = path.and_then(|path| Elf::open(&path).ok()).map(Arc::new) else {
+            return unpack().map(|elf| Separate { debug: None, symbols: with_functions(elf) });
+        };
         let debug = Debug::open(elf.clone(), shared(&elf), self.reading);
         if debug.is_none() && self.reading == Reading::AsBinutils {
             return None;
         }
-        let functions = FunctionIndex::build(&elf);
-        Some(Separate { debug, symbols: Some((elf, functions)) })
+        Some(Separate { debug, symbols: with_functions(elf) })
     }
 }

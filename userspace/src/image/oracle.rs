@@ -23,16 +23,20 @@ int main(int argc, char **argv) { void *p = malloc(work(argc)); free(p); return 
 ";
 
 /// A folder that goes with its programs.
-struct Workshop(PathBuf);
+pub(crate) struct Workshop(PathBuf);
 
 impl Workshop {
-    fn new(name: &str) -> Workshop {
+    pub(crate) fn new(name: &str) -> Workshop {
         let folder = std::env::temp_dir().join(format!("jeprobe-image-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
         Workshop(folder)
     }
 
-    fn build(&self, compiler: &str, source: (&str, &str), flags: &[&str], name: &str) -> PathBuf {
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn build(&self, compiler: &str, source: (&str, &str), flags: &[&str], name: &str) -> PathBuf {
         let source_path = self.0.join(source.0);
         std::fs::write(&source_path, source.1).expect("a source file");
         let program = self.0.join(name);
@@ -48,7 +52,7 @@ impl Drop for Workshop {
     }
 }
 
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().expect("compilers and binutils are installed by `cargo xtask deps`");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()

@@ -1,8 +1,8 @@
 //! The debug information of one file: its sections, and what was decoded of them.
 #![forbid(unsafe_code)]
 
-use std::borrow::Cow;
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use gimli::{EndianSlice, LittleEndian, SectionId};
@@ -10,7 +10,9 @@ use gimli::{EndianSlice, LittleEndian, SectionId};
 use super::super::elf::Elf;
 use super::functions::Functions;
 use super::lines::{Line, LineTable};
+use super::sections::Sections;
 use super::slice::{Dwarf, Reading, Slice};
+use super::split::Splits;
 use super::units::{UnitList, UnitRanges};
 
 /// Units whose tables are kept; more are read again.
@@ -67,8 +69,8 @@ pub(super) struct Tables {
 pub(in super::super) struct Debug {
     pub(in super::super) elf: Arc<Elf>,
     pub(super) reading: Reading,
-    /// Sections that are stored compressed.
-    inflated: HashMap<SectionId, Vec<u8>>,
+    sections: Sections,
+    pub(super) splits: Splits,
     /// Shared by several files (`dwz`).
     pub(super) shared: Option<Box<Debug>>,
     pub(super) units: OnceLock<UnitList>,
@@ -93,17 +95,13 @@ impl Debug {
         {
             return None;
         }
-        let mut inflated = HashMap::new();
-        for id in SECTIONS {
-            if let Cow::Owned(data) = elf.debug_section(id.name()) {
-                inflated.insert(*id, data);
-            }
-        }
+        let sections = Sections::open(elf.clone(), SECTIONS.iter().map(|id| id.name()));
         let shared = shared.and_then(|shared| Debug::open(shared, None, reading)).map(Box::new);
         Some(Debug {
             elf,
             reading,
-            inflated,
+            sections,
+            splits: Splits::default(),
             shared,
             units: OnceLock::new(),
             ranges: OnceLock::new(),
@@ -112,20 +110,11 @@ impl Debug {
     }
 
     pub(super) fn dwarf(&self) -> Dwarf<'_> {
-        let load = |id: SectionId| -> Result<Slice<'_>, gimli::Error> {
-            if !SECTIONS.contains(&id) {
-                return Ok(EndianSlice::new(&[], LittleEndian));
-            }
-            let data = match self.inflated.get(&id) {
-                Some(data) => data,
-                None => match self.elf.debug_section(id.name()) {
-                    Cow::Borrowed(data) => data,
-                    Cow::Owned(_) => &[],
-                },
-            };
-            Ok(EndianSlice::new(data, LittleEndian))
+        let load = |id: SectionId| -> Result<Slice<'_>, Infallible> {
+            let is_used = SECTIONS.contains(&id);
+            Ok(if is_used { self.sections.slice(id.name()) } else { EndianSlice::new(&[], LittleEndian) })
         };
-        let mut dwarf = gimli::Dwarf::load(load).unwrap_or_default();
+        let Ok(mut dwarf) = gimli::Dwarf::load(load);
         if let Some(shared) = &self.shared {
             dwarf.set_sup(shared.dwarf());
         }

@@ -4,11 +4,12 @@
 //!  address ──► unit (first entries of all units, read once) ──► line table, functions (decoded per unit, on demand)
 //! ```
 //!
-//! - `slice`: types of the reader.
+//! - `slice`, `sections`: types of the reader; a file's sections.
 //! - `intervals`: overlapping ranges.
 //! - `lines`: the line table of a unit.
 //! - `functions`: functions and inlined calls of a unit.
 //! - `units`: which unit.
+//! - `split`: units in other files.
 //! - `debug`: what was decoded.
 //! - `session`: answers.
 //!
@@ -20,8 +21,10 @@ mod debug;
 mod functions;
 mod intervals;
 mod lines;
+mod sections;
 mod session;
 mod slice;
+mod split;
 mod units;
 
 pub(super) use debug::{Debug, Found, Link};

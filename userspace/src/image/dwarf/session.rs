@@ -7,12 +7,12 @@ use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 
 use gimli::constants as dw;
-use gimli::{AttributeValue, DebugInfoOffset, UnitOffset};
+use gimli::{AttributeValue, DebugInfoOffset, DwarfFileType, UnitOffset};
 
 use super::debug::{Debug, Found, KEPT_UNITS, Link, Tables};
 use super::functions::Functions;
 use super::lines::LineTable;
-use super::slice::{Dwarf, Slice, Unit};
+use super::slice::{Dwarf, Reading, Slice, Unit};
 use super::units::{self, UnitList, UnitRanges};
 
 /// Units that a session keeps open.
@@ -26,7 +26,24 @@ pub(in super::super) struct Session<'d> {
     dwarf: Dwarf<'d>,
     units: &'d UnitList,
     shared: Option<Box<Session<'d>>>,
-    open: RefCell<HashMap<u32, Option<Rc<Unit<'d>>>>>,
+    open: RefCell<HashMap<u32, Option<Rc<Opened<'d>>>>>,
+}
+
+/// An open unit.
+struct Opened<'d> {
+    unit: Unit<'d>,
+    /// Where its functions are when they are in another file.
+    split: Option<(Dwarf<'d>, Unit<'d>)>,
+}
+
+impl<'d> Opened<'d> {
+    /// Where the unit's functions are described.
+    fn code<'s>(&'s self, session: &'s Session<'d>) -> (&'s Dwarf<'d>, &'s Unit<'d>) {
+        match &self.split {
+            Some((dwarf, unit)) => (dwarf, unit),
+            None => (&session.dwarf, &self.unit),
+        }
+    }
 }
 
 /// What the entry of a function says.
@@ -69,13 +86,22 @@ impl<'d> Session<'d> {
     }
 
     /// A unit by number.
-    fn unit(&self, number: u32) -> Option<Rc<Unit<'d>>> {
+    fn unit(&self, number: u32) -> Option<Rc<Opened<'d>>> {
         let mut open = self.open.borrow_mut();
         if let Some(known) = open.get(&number) {
             return known.clone();
         }
         let header = self.units.header(&self.dwarf, number);
-        let unit = header.and_then(|header| self.dwarf.unit(header).ok()).map(Rc::new);
+        let unit = header.and_then(|header| self.dwarf.unit(header).ok()).map(|unit| {
+            // binutils' tools read no other files for it.
+            let split = if self.debug.reading == Reading::AsStandard {
+                let place = (number, self.units.len());
+                self.debug.splits.find(&self.debug.elf.path, &self.dwarf, &unit, place)
+            } else {
+                None
+            };
+            Rc::new(Opened { unit, split })
+        });
         if open.len() >= OPEN_UNITS {
             open.clear();
         }
@@ -84,10 +110,10 @@ impl<'d> Session<'d> {
     }
 
     /// The unit that holds an entry, and the entry's place in it.
-    fn holding(&self, offset: DebugInfoOffset) -> Option<(Rc<Unit<'d>>, UnitOffset)> {
-        let unit = self.unit(self.units.holding(offset.0)?)?;
-        let within = offset.to_unit_offset(&unit.header)?;
-        Some((unit, within))
+    fn holding(&self, offset: DebugInfoOffset) -> Option<(Rc<Opened<'d>>, UnitOffset)> {
+        let opened = self.unit(self.units.holding(offset.0)?)?;
+        let within = offset.to_unit_offset(&opened.unit.header)?;
+        Some((opened, within))
     }
 
     fn tables(&self, number: u32) -> Option<Arc<Tables>> {
@@ -98,9 +124,10 @@ impl<'d> Session<'d> {
             *used = now;
             return tables.clone();
         }
-        let tables = self.unit(number).and_then(|unit| {
-            let lines = LineTable::read(&self.dwarf, &unit, self.debug.reading)?;
-            Some(Arc::new(Tables { lines, functions: Functions::read(&self.dwarf, &unit) }))
+        let tables = self.unit(number).and_then(|opened| {
+            let lines = LineTable::read(&self.dwarf, &opened.unit, self.debug.reading)?;
+            let (dwarf, unit) = opened.code(self);
+            Some(Arc::new(Tables { lines, functions: Functions::read(dwarf, unit) }))
         });
         if kept.tables.len() >= KEPT_UNITS
             && let Some(oldest) = kept.tables.iter().min_by_key(|(_, (used, _))| *used).map(|(number, _)| *number)
@@ -112,12 +139,13 @@ impl<'d> Session<'d> {
     }
 
     /// The function around an address, and its callers while it was inlined into them.
-    fn chain(&self, unit: &Unit<'d>, unit_offset: usize, tables: &Tables, innermost: u32) -> Vec<Link> {
+    fn chain(&self, opened: &Opened<'d>, unit_offset: usize, tables: &Tables, innermost: u32) -> Vec<Link> {
+        let (dwarf, unit) = opened.code(self);
         let mut links = Vec::new();
         let mut next = Some(innermost);
         while let Some(function) = next.and_then(|number| tables.functions.get(number)) {
             let mut described = Described::default();
-            let _until_damage = self.entry((&self.dwarf, unit), UnitOffset(function.offset), 0, &mut described);
+            let _until_damage = self.entry((dwarf, unit), UnitOffset(function.offset), 0, &mut described);
             links.push(Link {
                 key: (unit_offset + function.offset) as u64,
                 name: described.name,
@@ -183,12 +211,19 @@ impl<'d> Session<'d> {
     ) -> gimli::Result<()> {
         let (session, offset) = match value {
             AttributeValue::UnitRef(offset) => return self.entry(place, offset, depth, described),
-            AttributeValue::DebugInfoRef(offset) => (Some(self), offset),
+            AttributeValue::DebugInfoRef(offset) => match offset.to_unit_offset(&place.1.header) {
+                Some(within) => return self.entry(place, within, depth, described),
+                // Files with split units hold one unit each.
+                None if place.0.file_type == DwarfFileType::Dwo => return Ok(()),
+                None => (Some(self), offset),
+            },
             AttributeValue::DebugInfoRefSup(offset) => (self.shared.as_deref(), offset),
             _ => return Ok(()),
         };
         match session.and_then(|session| Some((session, session.holding(offset)?))) {
-            Some((session, (unit, offset))) => session.entry((&session.dwarf, &unit), offset, depth, described),
+            Some((session, (opened, offset))) => {
+                session.entry((&session.dwarf, &opened.unit), offset, depth, described)
+            }
             None => Ok(()),
         }
     }
