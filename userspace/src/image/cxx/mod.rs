@@ -42,3 +42,48 @@ pub(super) fn demangle(mangled: &str, forms: Forms) -> Option<String> {
     let root = parser.whole()?;
     print::text(&parser.tree, root)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Forms, demangle};
+
+    /// Names that no compiler writes are answered, and with bounded work.
+    #[test]
+    fn deep_and_exponential_names_are_bounded() {
+        let deep = |open: &str, close: &str| format!("{}i{}", open.repeat(20_000), close.repeat(20_000));
+        let chain = (0..20_000).fold("_Z1fPi".to_owned(), |mut name, number: u32| {
+            let digits = if number == 0 { String::new() } else { base36(number - 1) };
+            name.push_str(&format!("PS{digits}_"));
+            name
+        });
+        let doubling = (0..60).fold("_Z1fI1AEv1BIiiE".to_owned(), |mut name, number: u32| {
+            let digits = base36(number);
+            name.push_str(&format!("1BIS{digits}_S{digits}_E"));
+            name
+        });
+        for name in [
+            format!("_Z1f{}", deep("P", "")),
+            format!("_Z1f{}", deep("K", "")),
+            format!("_ZN{}1fEv", "K".repeat(20_000)),
+            format!("_Z1fI{}Evv", deep("1BI", "E")),
+            format!("_Z1fI{}Evv", deep("J", "E")),
+            format!("_Z1f{}", deep("F", "E")),
+            format!("_Z1fIX{}EEvv", deep("nt", "")),
+            format!("_Z{}1fvE", "Z".repeat(20_000)),
+            format!("_Z1f{}", deep("Dp", "")),
+            format!("_Z1f{}", deep("A1_", "")),
+            format!("_Z1fIJiiEEv{}T_", "Dp".repeat(300)),
+            chain,
+            doubling,
+        ] {
+            for forms in [Forms::All, Forms::OfBinutils] {
+                assert!(demangle(&name, forms).is_none_or(|text| text.len() <= 1 << 20), "{:.40}", name);
+            }
+        }
+    }
+
+    fn base36(number: u32) -> String {
+        let digit = |number: u32| char::from_digit(number % 36, 36).expect("a digit").to_ascii_uppercase();
+        if number < 36 { digit(number).to_string() } else { base36(number / 36) + &digit(number).to_string() }
+    }
+}

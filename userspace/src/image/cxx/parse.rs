@@ -152,19 +152,25 @@ impl<'a> Parser<'a> {
 
     /// Functions that are templates are mangled with their result, but constructors and conversions.
     pub(super) fn has_result(&self, name: Id) -> bool {
-        match self.tree.get(name) {
-            Node::Local(_, entity) => self.has_result(entity),
-            Node::Marked(mark, of, _) if mark.is_of_function() => self.has_result(of),
-            Node::Template(of, _) => !self.has_no_result(of),
-            _ => false,
+        let mut name = name;
+        loop {
+            match self.tree.get(name) {
+                Node::Local(_, entity) => name = entity,
+                Node::Marked(mark, of, _) if mark.is_of_function() => name = of,
+                Node::Template(of, _) => return !self.has_no_result(of),
+                _ => return false,
+            }
         }
     }
 
-    pub(super) fn has_no_result(&self, name: Id) -> bool {
-        match self.tree.get(name) {
-            Node::Qualified(_, name) | Node::Local(_, name) => self.has_no_result(name),
-            Node::Constructor(_) | Node::Destructor(_) | Node::Conversion(_) => true,
-            _ => false,
+    fn has_no_result(&self, name: Id) -> bool {
+        let mut name = name;
+        loop {
+            match self.tree.get(name) {
+                Node::Qualified(_, of) | Node::Local(_, of) => name = of,
+                Node::Constructor(_) | Node::Destructor(_) | Node::Conversion(_) => return true,
+                _ => return false,
+            }
         }
     }
 

@@ -21,7 +21,7 @@ use super::node::{Id, Mark, Node, Tree};
 pub(super) const MAX_STEPS: u32 = 1 << 20;
 const MAX_LENGTH: usize = 1 << 20;
 /// Nodes inside each other; more are a cycle through a substitution.
-const MAX_DEPTH: u32 = 1024;
+pub(super) const MAX_DEPTH: usize = 1024;
 /// Parts of one declarator.
 const MAX_PARTS: usize = 4;
 
@@ -100,7 +100,7 @@ impl<'a> Printer<'_, 'a> {
     pub(super) fn write(&mut self, id: Id) {
         self.steps += 1;
         let is_again = self.times_open[id as usize] > 1;
-        if self.failed || is_again || self.steps > MAX_STEPS || self.open.len() > MAX_DEPTH as usize {
+        if self.failed || is_again || self.steps > MAX_STEPS || self.open.len() > MAX_DEPTH {
             self.failed = true;
             return;
         }

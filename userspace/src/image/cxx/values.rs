@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::node::{Id, Literal, Node, Operator};
-use super::print::{MAX_STEPS, Printer};
+use super::print::{MAX_DEPTH, MAX_STEPS, Printer};
 
 impl<'a> Printer<'_, 'a> {
     /// Nodes of expressions and of names of operators.
@@ -319,8 +319,12 @@ impl<'a> Printer<'_, 'a> {
 
     /// The first pack in a pattern.
     pub(super) fn find_pack(&mut self, id: Id) -> Option<Id> {
+        self.find_pack_within(id, 0)
+    }
+
+    fn find_pack_within(&mut self, id: Id, depth: usize) -> Option<Id> {
         self.steps += 1;
-        if self.failed || self.steps > MAX_STEPS {
+        if self.failed || self.steps > MAX_STEPS || depth > MAX_DEPTH {
             self.failed = true;
             return None;
         }
@@ -328,7 +332,7 @@ impl<'a> Printer<'_, 'a> {
             let found = self.lookup(number)?;
             return matches!(self.node(found), Node::TemplateList(..)).then_some(found);
         }
-        self.tree.parts(id).into_iter().flatten().find_map(|part| self.find_pack(part))
+        self.tree.parts(id).into_iter().flatten().find_map(|part| self.find_pack_within(part, depth + 1))
     }
 
     pub(super) fn pack_length(&self, pack: Id) -> i64 {
