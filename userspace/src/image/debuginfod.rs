@@ -34,6 +34,7 @@ use std::time::{Duration, Instant, SystemTime};
 use ureq::Agent;
 
 use super::elf::{Elf, hex};
+use crate::progress::Working;
 
 /// Seconds without an answer, or for 100 KiB, before a server is given up: elfutils' own default.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -241,6 +242,7 @@ impl Debuginfod {
         let mut file = File::create(to).map_err(|error| format!("cannot write {}: {error}", to.display()))?;
         let mut body = reply.into_body().into_reader();
         let (mut buffer, mut received) = (vec![0; 1 << 16], 0);
+        let working = Working::on(format!("fetching {url}"), total.unwrap_or(0));
         loop {
             let count = match body.read(&mut buffer) {
                 Ok(count) => count,
@@ -258,6 +260,7 @@ impl Debuginfod {
             if elapsed > self.timeout && received * self.timeout.as_secs() < LEAST_BYTES * elapsed.as_secs() {
                 return Err(format!("gave up after {received} bytes in {} s: too slow", elapsed.as_secs()));
             }
+            working.done(received);
             file.write_all(&buffer[..count]).map_err(|error| format!("cannot write {}: {error}", to.display()))?;
         }
         if total.is_some_and(|total| total != received) {
