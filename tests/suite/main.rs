@@ -14,6 +14,7 @@ mod report_debuginfod;
 mod report_exchange;
 mod report_formats;
 mod report_golden;
+mod report_jit;
 mod report_names;
 mod rust_global;
 mod sampling_error;

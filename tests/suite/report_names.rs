@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jeprobe_tests::oracle::{profile_of, program};
+use jeprobe_tests::target::find;
 use jeprobe_tests::{Ended, Run, TempDir, artefact, skip};
 
 pub(crate) const DEBIANS: &str = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
@@ -124,4 +125,50 @@ fn a_program_that_is_gone_is_named_by_its_debug_file() {
     tool("objcopy", &["--strip-debug", text(&debug)]);
     let named = report(directory, &["--debug-dir", "debug/.build-id", "p.heap"]);
     assert!(named.stdout.contains("site_small"), "{named}");
+}
+
+/// The address and size of a function of a program.
+fn symbol(program: &Path, name: &str) -> (u64, u64) {
+    let listed = tool("nm", &["-S", text(program)]);
+    let line = listed.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap_or_else(|| panic!("no {name}"));
+    let mut words = line.split(' ');
+    let mut number = || u64::from_str_radix(words.next().expect("address and size"), 16).expect("hexadecimal");
+    (number(), number())
+}
+
+#[test]
+fn symbol_files_of_other_tools_name_a_stripped_program() {
+    if !Path::new(DEBIANS).exists() {
+        skip!("no libjemalloc2");
+    }
+    let recorded = Recorded::new("report_sites.c", &["-O1", "-fno-omit-frame-pointer"]);
+    let directory = recorded.directory.path();
+    let program = text(&recorded.program);
+    let (address, size) = symbol(&recorded.program, "site_small");
+    let gsym = ["", "-22", "-14"].iter().find_map(|version| find(&format!("llvm-gsymutil{version}")));
+    if let Some(gsymutil) = &gsym {
+        fs::create_dir(directory.join("gsym")).expect("made");
+        tool(text(gsymutil), &["--convert", program, "-o", text(&directory.join("gsym/a program.gsym"))]);
+    }
+    tool("objcopy", &["--strip-all", program]);
+    let bare = report(directory, &[program, "p.heap"]);
+    assert!(!bare.stdout.contains("site_small"), "{bare}");
+    // Breakpad's identifier: the first 16 bytes, three numbers of them turned round.
+    let id = &recorded.build_id;
+    let turned = |range: std::ops::Range<usize>| -> String {
+        range.step_by(2).rev().map(|at| id[at..at + 2].to_uppercase()).collect()
+    };
+    let guid = format!("{}{}{}{}0", turned(0..8), turned(8..12), turned(12..16), id[16..32].to_uppercase());
+    let folder = directory.join("store/a program").join(&guid);
+    fs::create_dir_all(&folder).expect("made");
+    let sym = format!(
+        "MODULE Linux x86_64 {guid} a program\nFILE 0 /src/of/site.c\nFUNC {address:x} {size:x} 0 site_small\n{address:x} {size:x} 77 0\n"
+    );
+    fs::write(folder.join("a program.sym"), sym).expect("written");
+    let named = report(directory, &["--lines", "--debug-dir", "store", program, "p.heap"]);
+    assert!(named.stdout.contains("site_small /src/of/site.c:77"), "{named}");
+    if gsym.is_some() {
+        let named = report(directory, &["--lines", "--debug-dir", "gsym", program, "p.heap"]);
+        assert!(named.stdout.contains("site_small") && named.stdout.contains("report_sites.c:"), "{named}");
+    }
 }

@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::model::Profile;
 use crate::outfile;
 use crate::output::{self, Options, Selection};
-use crate::symbolize::Sources;
+use crate::symbolize::{Sources, jit};
 
 /// Rows of the report printed after a collection; the file has them all.
 const REPORT_ROWS: usize = 20;
@@ -43,7 +43,7 @@ pub enum Stdout {
 #[derive(Debug)]
 pub struct Finished<'a> {
     pub profile: &'a Profile,
-    /// The file as the process wrote it, when it did: passed on byte for byte.
+    /// The file as the process wrote it, when it did: passed on byte for byte, unless names of its own code are added.
     pub written: Option<&'a [u8]>,
     /// Prefix under which the process's files are found, `/proc/PID/root`, while it runs.
     pub root: Option<PathBuf>,
@@ -66,9 +66,11 @@ pub fn check(output: &OutputArgs, pid: u32) -> Result<(), Error> {
 
 /// Writes and prints everything.
 pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mut Term) -> Result<Outcome> {
-    let profile = finished.profile;
+    let mut named = finished.profile.clone();
+    let has_jit = jit::add_names(&mut named, pid, finished.root.as_deref());
+    let profile = if has_jit { &named } else { finished.profile };
     let heap = heap_path(output, pid);
-    let body = |out: &mut dyn Write| match finished.written {
+    let body = |out: &mut dyn Write| match finished.written.filter(|_| !has_jit) {
         Some(bytes) => out.write_all(bytes),
         None => output::heap_v2::write(profile, out),
     };

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use jeprobe_abi::drops::Reason;
 
-use crate::model::{Profile, Thread, ThreadUid, build_id_of_text};
+use crate::model::{Profile, Thread, ThreadUid, build_id_of_text, jit_name};
 
 /// Collects the lines of one file.
 #[derive(Debug, Default)]
@@ -86,6 +86,10 @@ impl Tail {
                 let (file, line) = location.rsplit_once(':')?;
                 let file = if file == "??" { String::new() } else { file.to_owned() };
                 profile.add_source(hex(site)?, file, line.parse().ok()?);
+            }
+            b"jit" => {
+                let (site, name) = split(value, b' ');
+                profile.set_names(hex(site)?, vec![jit_name(&String::from_utf8_lossy(name))]);
             }
             b"label" => {
                 let (uid, label) = split(value, b' ');

@@ -62,3 +62,43 @@ impl Kind {
         }
     }
 }
+
+/// A function from its name in a map. V8's names hold kind, tier and place: `JS:*grow file:///srv/app.js:12:14`.
+pub fn jit_name(name: &str) -> Named {
+    v8(name).unwrap_or_else(|| Named { short: name.to_owned(), full: name.to_owned(), ..Named::default() })
+}
+
+fn v8(name: &str) -> Option<Named> {
+    const KINDS: &[&str] = &["JS", "LazyCompile", "Function", "Script", "Eval"];
+    let (kind, rest) = name.split_once(':')?;
+    if !KINDS.contains(&kind) {
+        return None;
+    }
+    let rest = rest.trim_start_matches(['*', '~', '^', '+', '-']);
+    let (function, place) = rest.rsplit_once(' ').unwrap_or(("", rest));
+    let mut parts = place.rsplitn(3, ':');
+    let (column, line, file) = (parts.next()?, parts.next()?, parts.next()?);
+    let line = line.parse().ok().filter(|_| column.parse::<u32>().is_ok())?;
+    let file = file.strip_prefix("file://").unwrap_or(file).to_owned();
+    let short = if function.is_empty() { format!("(anonymous) {file}:{line}") } else { function.to_owned() };
+    Some(Named { short, full: name.to_owned(), file, line })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::jit_name;
+
+    #[test]
+    fn javascript_functions_have_a_place() {
+        let function = jit_name("JS:*grow file:///srv/app.js:12:14");
+        assert_eq!((function.short.as_str(), function.file.as_str(), function.line), ("grow", "/srv/app.js", 12));
+        let function = jit_name("LazyCompile:~next node:internal/timers:514:23");
+        assert_eq!(
+            (function.short.as_str(), function.file.as_str(), function.line),
+            ("next", "node:internal/timers", 514)
+        );
+        assert_eq!(jit_name("Function:^ /a.js:3:1").short, "(anonymous) /a.js:3");
+        assert_eq!(jit_name("java.lang.String::hashCode").short, "java.lang.String::hashCode");
+        assert_eq!(jit_name("JS:odd").short, "JS:odd");
+    }
+}

@@ -23,9 +23,13 @@ use crate::units::{SampleInterval, Sums};
 /// Bytes gathered before they are handed on.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Writes the whole file.
+/// Writes the whole file. Names that the profile has are those of code that the program made itself.
 pub fn write(profile: &Profile, out: impl Write) -> io::Result<()> {
-    write_with(profile, std::iter::empty(), out)
+    let mut names: Vec<(u64, &str)> =
+        profile.names().iter().filter_map(|(site, names)| Some((*site, names.last()?.full.as_str()))).collect();
+    names.sort_unstable();
+    let lines = names.into_iter().map(|(site, name)| format!("# jit {site:x} {}\n", name.replace(['\n', '\r'], " ")));
+    write_with(profile, lines, out)
 }
 
 /// The same with more lines after the mappings, each with its end.

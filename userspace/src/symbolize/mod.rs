@@ -3,6 +3,7 @@
 //! - `name`: demangling and short names.
 //! - `files`: which file, and where in it.
 //! - `symfile`: symbol files that are no ELF files.
+//! - `jit`: names that the program itself gave.
 //! - `cache`: the result, one site per address.
 //!
 //! [`resolve`] collects every address once, groups them by mapped file, checks that the file is the one that was mapped,
@@ -12,6 +13,7 @@
 
 pub mod cache;
 mod files;
+pub mod jit;
 pub mod name;
 mod symfile;
 

@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 use super::app::App;
 use super::dataset::Dataset;
 use crate::error::Error;
+use crate::output::symbolized::site as named;
 use crate::remote::switch::Switch;
 use crate::remote::target::Target;
-use crate::symbolize::{Sources, resolve};
+use crate::symbolize::{Sources, jit, resolve};
 
 const READ_EVERY: Duration = Duration::from_secs(2);
 const READ_SHARE: u32 = 10;
@@ -61,10 +62,15 @@ impl Live {
     pub fn read(&mut self, app: &App) -> Result<(), Error> {
         let reading = self.target.read()?;
         self.switch.keep_on(reading.root.prof_active)?;
-        let symbols = resolve(&reading.profile, &self.sources);
+        let mut profile = reading.profile;
+        jit::add_names(&mut profile, self.target.pid, self.sources.root.as_deref());
+        let mut symbols = resolve(&profile, &self.sources);
+        for (&site, names) in profile.names() {
+            symbols.insert(site, named(names, format!("{site:016x}")));
+        }
         let seconds = self.began.elapsed().as_secs_f64();
         let name = if self.readings == 0 { "start".to_owned() } else { format!("+{seconds:.0} s") };
-        app.push(Dataset::new(self.readings, name, seconds, &reading.profile, &symbols));
+        app.push(Dataset::new(self.readings, name, seconds, &profile, &symbols));
         self.readings += 1;
         Ok(())
     }
