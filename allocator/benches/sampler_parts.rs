@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use jeprobe_alloc::conf::Options;
-use jeprobe_alloc::prof::pieces::{self, Draws, Records, Walk};
+use jeprobe_alloc::prof::pieces::{Draws, Records, Walk};
 use jeprobe_alloc::prof::{self, Object, ThreadProf, hooks};
 
 const DEPTH: usize = 20;
@@ -75,7 +75,7 @@ fn run(part: &str, count: u64) {
                     black_box(draws.draw(black_box(19)));
                 }
                 "weight" => {
-                    black_box(pieces::weight(black_box(256)));
+                    black_box(draws.weight(black_box(256), 19));
                 }
                 "walk-same" => assert_eq!(walk.remembered(), Some(DEPTH)),
                 "walk-near" => {

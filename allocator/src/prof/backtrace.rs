@@ -30,8 +30,9 @@ use jeprobe_abi::abi::MAX_FRAMES;
 use super::maps;
 use super::modules::{self, Snapshot};
 use super::records::jeprobe_root;
-use super::rule::{self, Key, Kind, Registers, Rule, Seen, Step};
+use super::rule::{self, Key, Registers, Rule, Seen, Step};
 use super::trace::{Rules, Trace, Walked};
+use super::way::{Link, Words};
 use crate::sync::mutex::{Guard, Mutex};
 use crate::sync::rank::Rank;
 use crate::sys;
@@ -92,14 +93,6 @@ fn here() -> Registers {
     Registers { pc, sp, bp }
 }
 
-/// The program's own registers as they are right after its call into the allocator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Caller {
-    /// Return address of the call.
-    pub(crate) ip: u64,
-    pub(crate) bp: u64,
-}
-
 /// The part of a thread's stack that may be read: from the stack pointer to the end.
 #[derive(Clone, Copy)]
 struct StackWords {
@@ -112,15 +105,29 @@ impl StackWords {
     fn new(sp: u64, high: u64) -> StackWords {
         StackWords { sp, span: high.saturating_sub(sp).saturating_sub(7) }
     }
+}
 
+impl Words for StackWords {
     #[inline(always)]
-    fn read(self, addr: u64) -> Option<u64> {
+    fn read(&self, addr: u64) -> Option<u64> {
         if addr.wrapping_sub(self.sp) >= self.span {
             return None;
         }
         let place = core::ptr::with_exposed_provenance::<u64>(addr as usize);
         // SAFETY: I-WALK-2: between the stack pointer and the end of the thread's own stack.
         Some(unsafe { place.read_unaligned() })
+    }
+
+    #[inline(always)]
+    fn holding(&self, base: u64, links: &[Link]) -> usize {
+        let differs = |link: &Link| {
+            let addr = base.wrapping_add(link.slot);
+            debug_assert!(addr.wrapping_sub(self.sp) < self.span);
+            let place = core::ptr::with_exposed_provenance::<u64>(addr as usize);
+            // SAFETY: by the trait's contract (I-TRACE-4, and the check in `Way::follow`) a place that `read` reads.
+            unsafe { place.read_unaligned() != link.value }
+        };
+        links.iter().rposition(differs).map_or(links.len(), |at| links.len() - 1 - at)
     }
 }
 
@@ -141,17 +148,35 @@ pub(crate) fn walk(trace: &mut Trace, stack: &mut Stack, now_ns: u64) -> Option<
     }
     let words = StackWords::new(first.sp, stack.high);
     let generation = generation()?;
-    let mut walked = trace.walk(first, stack.high, generation, max, |addr| words.read(addr), &mut Tables { words });
-    if walked.doubtful && now_ns >= NEXT_REFRESH_NS.load(Ordering::Relaxed) {
-        refresh(false);
-        let newer = self::generation()?;
-        if newer != generation {
-            walked = trace.walk(first, stack.high, newer, max, |addr| words.read(addr), &mut Tables { words });
-        }
-    }
+    let walked = trace.walk(first, stack.high, generation, max, &words, &mut Tables::new(words));
+    let walked = if walked.doubtful && now_ns >= NEXT_REFRESH_NS.load(Ordering::Relaxed) {
+        walk_again(trace, first, stack.high, generation, max, words, walked)?
+    } else {
+        walked
+    };
     #[cfg(debug_assertions)]
     compare(trace, walked, first, words, max);
     Some(walked)
+}
+
+/// Looks at the modules again and, when they have changed, walks again.
+#[cold]
+#[inline(never)]
+fn walk_again(
+    trace: &mut Trace,
+    first: Registers,
+    high: u64,
+    generation: u64,
+    max: usize,
+    words: StackWords,
+    walked: Walked,
+) -> Option<Walked> {
+    refresh(false);
+    let newer = self::generation()?;
+    if newer == generation {
+        return Some(walked);
+    }
+    Some(trace.walk(first, high, newer, max, &words, &mut Tables::new(words)))
 }
 
 /// The generation of the modules; `None` while there are none.
@@ -160,10 +185,10 @@ fn generation() -> Option<u64> {
     Some(GENERATION.load(Ordering::Acquire)).filter(|generation| *generation != 0)
 }
 
-/// Walks out of the allocator and no further. `None` without a walker, when the walk fails, and when the allocator is not
-/// a library of its own.
+/// The program's own registers as they are right after its call into the allocator. `None` without a walker, when the
+/// walk fails, and when the allocator is not a library of its own.
 #[inline(never)]
-pub(crate) fn caller(stack: &mut Stack) -> Option<Caller> {
+pub(crate) fn caller(trace: &mut Trace, stack: &mut Stack) -> Option<Registers> {
     let first = here();
     // The allocator's own code does not move: a snapshot that knows it never grows too old for this.
     if CURRENT.load(Ordering::Relaxed).is_null() {
@@ -176,29 +201,19 @@ pub(crate) fn caller(stack: &mut Stack) -> Option<Caller> {
         take_walker()?.as_mut()?.find_stack(stack, first.sp);
     }
     let words = StackWords::new(first.sp, stack.high);
-    let generation = generation()?;
-    let mut tables = Tables { words };
-    let (mut at, mut key) = (first, Key::first(first.pc));
-    for _ in 0..MAX_FRAMES {
-        let rule = rule::known(key, generation).or_else(|| tables.find(key))?;
-        if !rule.is_own() {
-            return Some(Caller { ip: at.pc, bp: at.bp });
-        }
-        let step = if rule.kind() == Kind::Opaque {
-            tables.step(at, key.is_first())
-        } else {
-            rule.step(at, |a| words.read(a))
-        };
-        let Step::Caller(caller) = step else { return None };
-        at = caller;
-        key = Key::caller(at.pc);
-    }
-    None
+    trace.caller(first, generation()?, &words, &mut Tables::new(words))
 }
 
 /// The unwinder as the source of rules.
 struct Tables {
     words: StackWords,
+    own: Range<u64>,
+}
+
+impl Tables {
+    fn new(words: StackWords) -> Tables {
+        Tables { words, own: own_text() }
+    }
 }
 
 impl Rules for Tables {
@@ -213,6 +228,11 @@ impl Rules for Tables {
         let step =
             walker.as_mut().and_then(|slot| slot.as_mut()).map(|walker| walker.step(registers, first, self.words));
         step.unwrap_or(Step::Broken)
+    }
+
+    #[inline]
+    fn is_own(&self, pc: u64) -> bool {
+        self.own.contains(&pc)
     }
 }
 
@@ -330,7 +350,7 @@ impl Inner {
             });
             Seen { outcome, reads }
         });
-        let rule = rule.marked(own_text().contains(&pc), doubtful);
+        let rule = rule.marked(doubtful);
         rule::learn(key, generation, rule);
         Some(rule)
     }
@@ -547,7 +567,8 @@ mod tests {
     #[test]
     fn in_a_program_without_a_library_of_its_own_there_is_no_way_out() {
         let mut stack = Stack::UNKNOWN;
-        assert_eq!(caller(&mut stack), None);
+        let mut trace = Trace::new().expect("memory");
+        assert_eq!(caller(&mut trace, &mut stack), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod elf;
 mod exit;
 pub mod hooks;
 mod index;
+mod lives;
 mod maps;
 mod modules;
 #[doc(hidden)]
@@ -15,7 +16,9 @@ mod records;
 mod rule;
 mod sampler;
 mod table;
+mod threads;
 mod trace;
+mod way;
 
 pub use self::dump::DumpError;
 pub use self::recorder::{

@@ -9,9 +9,10 @@ use jeprobe_abi::logic::hash_frames;
 use jeprobe_abi::unbias;
 
 use super::backtrace::{self, Stack};
-use super::records::{ContextCell, Ptr, ThreadCell};
-use super::sampler::Sampler;
+use super::records::{ContextCell, Ptr, TctxCell, ThreadCell};
+use super::sampler::{Sampler, Weights};
 use super::table::{self, Frames, Sample};
+use super::threads;
 use super::trace::Trace;
 use crate::sys;
 
@@ -48,17 +49,19 @@ impl Walk {
 pub struct Records {
     thread: Ptr<ThreadCell>,
     context: Ptr<ContextCell>,
+    tctx: Ptr<TctxCell>,
     frames: [u64; 20],
 }
 
 impl Records {
     /// `None` without memory.
     pub fn new() -> Option<Records> {
-        let thread = table::new_thread(sys::gettid())?;
+        let thread = threads::start(sys::gettid())?;
         let mut frames = [0; 20];
         frames.iter_mut().zip(0x40_0000..).for_each(|(frame, pc)| *frame = pc);
         let (context, _) = table::context(&stack(&frames), false)?;
-        Some(Records { thread, context, frames })
+        let tctx = table::tctx(context, thread)?;
+        Some(Records { thread, context, tctx, frames })
     }
 
     /// Hashes 20 frames and finds their record; false when that is not the one.
@@ -68,13 +71,19 @@ impl Records {
 
     /// Records a sample of `ptr` in a known stack.
     pub fn record(&self, ptr: usize) -> bool {
-        let sample = Sample { ptr, usable_bytes: 256, requested_bytes: 250, weight_bytes: weight(256), time_ns: 1 };
-        table::record(self.thread, self.context, &sample)
+        let sample = Sample {
+            ptr,
+            usable_bytes: 256,
+            requested_bytes: 250,
+            weight_bytes: unbias::weight_bytes(256, 1 << 19),
+            time_ns: 1,
+        };
+        table::record(self.thread, self.tctx, &sample)
     }
 
     /// Forgets it again; false when there was none.
     pub fn remove(&self, ptr: usize) -> bool {
-        table::remove(ptr).is_some()
+        table::remove(ptr, Some(self.thread)).is_some()
     }
 }
 
@@ -82,21 +91,21 @@ fn stack(frames: &[u64]) -> Frames<impl Iterator<Item = u64> + Clone> {
     Frames { depth: frames.len(), hash: hash_frames(frames), leaf_first: frames.iter().copied() }
 }
 
-/// Draws of distances between samples.
-pub struct Draws(Sampler);
+/// Draws of distances between samples, and weights.
+pub struct Draws(Sampler, Weights);
 
 impl Draws {
     pub fn new(seed: u64) -> Draws {
-        Draws(Sampler::seeded(seed))
+        Draws(Sampler::seeded(seed), Weights::NONE)
     }
 
     /// Bytes to the next sample at a mean of `2^lg`.
     pub fn draw(&mut self, lg: u32) -> u64 {
         self.0.distance(lg)
     }
-}
 
-/// Weight in bytes of a sample of `usable` bytes at `lg` 19.
-pub fn weight(usable: u64) -> u64 {
-    unbias::weight_bytes(usable, 1 << 19)
+    /// Weight in bytes of a sample of `usable` bytes at a mean of `2^lg`.
+    pub fn weight(&self, usable: u64, lg: u32) -> u64 {
+        self.1.weight(usable, lg)
+    }
 }

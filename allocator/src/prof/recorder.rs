@@ -35,13 +35,14 @@ use jeprobe_abi::drops::Reason;
 use jeprobe_abi::root::STATE_READY;
 use jeprobe_abi::unbias;
 
-use super::backtrace::{self, Caller, Stack};
+use super::backtrace::{self, Stack};
 use super::dump::{self, DumpError, Kind};
-use super::records::{ContextCell, Ptr, ThreadCell, jeprobe_root};
-use super::sampler::Sampler;
+use super::records::{Ptr, TctxCell, ThreadCell, jeprobe_root};
+use super::rule::Registers;
+use super::sampler::{Sampler, Weights};
 use super::table::{self, Frames, Sample};
 use super::trace::Trace;
-use super::{exit, hooks};
+use super::{exit, hooks, threads};
 use crate::conf::{self, Options};
 use crate::sys;
 
@@ -61,9 +62,10 @@ pub struct ThreadProf {
     sampler: Cell<Sampler>,
     record: Cell<Option<Ptr<ThreadCell>>>,
     stack: Cell<Stack>,
+    weights: Weights,
     trace: Cell<Option<Box<Trace>>>,
-    /// The record of the stack that `trace` holds.
-    context: Cell<Option<Ptr<ContextCell>>>,
+    /// The counts of the stack that `trace` holds.
+    tctx: Cell<Option<Ptr<TctxCell>>>,
     /// Log2 of the mean distance by which the current one was drawn.
     drawn_lg: Cell<u32>,
     /// Bytes allocated by the thread when it last reached a sample point.
@@ -89,8 +91,9 @@ impl ThreadProf {
         sampler: Cell::new(Sampler::seeded(0)),
         record: Cell::new(None),
         stack: Cell::new(Stack::UNKNOWN),
+        weights: Weights::NONE,
         trace: Cell::new(None),
-        context: Cell::new(None),
+        tctx: Cell::new(None),
         drawn_lg: Cell::new(0),
         counted_bytes: Cell::new(0),
         depth: Cell::new(0),
@@ -112,7 +115,7 @@ impl ThreadProf {
         if let Some(record) = self.record.get() {
             return Some(record);
         }
-        let record = table::new_thread(sys::gettid());
+        let record = threads::start(sys::gettid());
         self.record.set(record);
         record
     }
@@ -148,6 +151,7 @@ pub fn thread_init(thread: &ThreadProf) -> u64 {
     thread.ready.set(false);
     thread.ended.set(false);
     thread.record.set(None);
+    thread.tctx.set(None);
     thread.stack.set(Stack::UNKNOWN);
     thread.counted_bytes.set(0);
     if !booted() {
@@ -219,7 +223,7 @@ pub fn sample(thread: &ThreadProf, object: Option<Object>, usable: usize, alloca
             ptr,
             usable_bytes: usable as u64,
             requested_bytes: requested as u64,
-            weight_bytes: unbias::weight_bytes(usable as u64, unbias::interval_bytes(drawn_lg)),
+            weight_bytes: thread.weights.weight(usable as u64, drawn_lg),
             // A tracer orders this sample among the events of its probes; nobody else needs the very moment.
             time_ns: if wanted { sys::clock_monotonic_ns() } else { sys::clock_recent_ns() },
         };
@@ -246,9 +250,16 @@ pub fn sample(thread: &ThreadProf, object: Option<Object>, usable: usize, alloca
 fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> bool {
     let root = &jeprobe_root;
     let unwind = active || hooks::context_wanted();
-    let context = if unwind { stack_context(thread, sample.time_ns) } else { table::no_context(false) };
-    let recorded = match (thread.record(), context) {
-        (Some(record), Some(context)) => table::record(record, context, sample),
+    let record = thread.record();
+    let tctx = record.and_then(|record| {
+        if unwind {
+            stack_counts(thread, record, sample.time_ns)
+        } else {
+            table::no_context(false).and_then(|context| table::tctx(context, record))
+        }
+    });
+    let recorded = match (record, tctx) {
+        (Some(record), Some(tctx)) => table::record(record, tctx, sample),
         _ => false,
     };
     if !recorded {
@@ -258,8 +269,9 @@ fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> boo
         let Sample { ptr, usable_bytes, weight_bytes, requested_bytes, .. } = *sample;
         // Who did not ask for the process's own stacks may walk them himself, and the allocator has no frame pointers.
         if let Some(caller) = if unwind { None } else { caller(thread) } {
-            hooks::alloc_from(ptr, usable_bytes, weight_bytes, caller.ip, requested_bytes, caller.bp);
+            hooks::alloc_from(ptr, usable_bytes, weight_bytes, caller.pc, requested_bytes, caller.bp);
         } else {
+            let context = tctx.and_then(|tctx| tctx.context.get());
             let context = context.filter(|context| context.depth != 0).map_or(0, Ptr::addr);
             hooks::jeprobe_hook_alloc(ptr, usable_bytes, weight_bytes, context, requested_bytes);
         }
@@ -268,31 +280,38 @@ fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> boo
 }
 
 /// Where the program called the allocator, if that can be found.
-fn caller(thread: &ThreadProf) -> Option<Caller> {
-    let mut stack = thread.stack.get();
-    let caller = backtrace::caller(&mut stack);
-    thread.stack.set(stack);
-    caller
+fn caller(thread: &ThreadProf) -> Option<Registers> {
+    with_trace(thread, |trace| {
+        let mut stack = thread.stack.get();
+        let caller = backtrace::caller(trace, &mut stack);
+        thread.stack.set(stack);
+        caller
+    })
 }
 
-/// The context of the calling stack; that of no stack when there is none.
-fn stack_context(thread: &ThreadProf, now_ns: u64) -> Option<Ptr<ContextCell>> {
-    let found = thread.trace.take().or_else(Trace::new).and_then(|mut trace| {
-        let found = walked_context(thread, &mut trace, now_ns);
-        thread.trace.set(Some(trace));
-        found
-    });
-    let Some((context, new)) = found else {
+/// Lets `act` use what the thread remembers of its last walk; `None` without memory for it.
+fn with_trace<R>(thread: &ThreadProf, act: impl FnOnce(&mut Trace) -> Option<R>) -> Option<R> {
+    let mut trace = thread.trace.take().or_else(Trace::new)?;
+    let result = act(&mut trace);
+    thread.trace.set(Some(trace));
+    result
+}
+
+/// The counts of the calling stack in its thread; those of no stack when there is none.
+fn stack_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, now_ns: u64) -> Option<Ptr<TctxCell>> {
+    with_trace(thread, |trace| walked_counts(thread, record, trace, now_ns)).or_else(|| {
+        thread.tctx.set(None);
         jeprobe_root.drop_one(Reason::NoStack);
-        return table::no_context(true);
-    };
-    if new && hooks::context_wanted() {
-        hooks::jeprobe_hook_context(context.addr(), context.depth.into());
-    }
-    Some(context)
+        table::no_context(true).and_then(|context| table::tctx(context, record))
+    })
 }
 
-fn walked_context(thread: &ThreadProf, trace: &mut Trace, now_ns: u64) -> Option<(Ptr<ContextCell>, bool)> {
+fn walked_counts(
+    thread: &ThreadProf,
+    record: Ptr<ThreadCell>,
+    trace: &mut Trace,
+    now_ns: u64,
+) -> Option<Ptr<TctxCell>> {
     let mut stack = thread.stack.get();
     let walked = backtrace::walk(trace, &mut stack, now_ns);
     thread.stack.set(stack);
@@ -301,20 +320,24 @@ fn walked_context(thread: &ThreadProf, trace: &mut Trace, now_ns: u64) -> Option
         jeprobe_root.drop_one(Reason::TruncatedStack);
     }
     if walked.same
-        && let Some(context) = thread.context.get()
+        && let Some(tctx) = thread.tctx.get()
     {
-        return Some((context, false));
+        return Some(tctx);
     }
     let frames = Frames { depth: walked.depth, hash: walked.hash, leaf_first: trace.frames(walked) };
-    let found = table::context(&frames, walked.truncated);
-    thread.context.set(found.map(|(context, _)| context));
-    found
+    let (context, new) = table::context(&frames, walked.truncated)?;
+    if new && hooks::context_wanted() {
+        hooks::jeprobe_hook_context(context.addr(), context.depth.into());
+    }
+    let tctx = table::tctx(context, record);
+    thread.tctx.set(tctx);
+    tctx
 }
 
 /// A block whose page says that it may hold sampled objects is freed; true when it was one. About 45 instructions for
 /// one that was not.
-pub fn free(_thread: &ThreadProf, ptr: usize, usable: usize) -> bool {
-    let Some(context) = table::remove(ptr) else { return false };
+pub fn free(thread: &ThreadProf, ptr: usize, usable: usize) -> bool {
+    let Some(context) = table::remove(ptr, thread.record.get()) else { return false };
     if hooks::free_wanted() {
         let context = if context.depth == 0 { 0 } else { context.addr() };
         hooks::jeprobe_hook_free(ptr, usable as u64, context);
@@ -328,7 +351,7 @@ pub fn thread_exit(thread: &ThreadProf, allocated: u64, deallocated: u64) {
     if let Some(record) = thread.record.take() {
         record.allocated_bytes.store(allocated, Ordering::Relaxed);
         record.deallocated_bytes.store(deallocated, Ordering::Relaxed);
-        record.alive.store(0, Ordering::Release);
+        threads::end(record);
     }
     jeprobe_root.exited_allocated_bytes.fetch_add(allocated, Ordering::Relaxed);
     jeprobe_root.exited_deallocated_bytes.fetch_add(deallocated, Ordering::Relaxed);
@@ -461,5 +484,5 @@ pub fn postfork_child() {
     dump::postfork_child();
     backtrace::postfork_child();
     jeprobe_root.pid.store(sys::getpid(), Ordering::Relaxed);
-    table::keep_only_thread(FORKER.load(Ordering::Relaxed), sys::gettid());
+    threads::keep_only(FORKER.load(Ordering::Relaxed), sys::gettid());
 }

@@ -195,10 +195,38 @@ pub(crate) struct SegmentCell {
     capacity_bytes: u64,
 }
 
-/// `jeprobe_abi::root::Counts`; changed by whoever records or frees a sample.
+/// A counter that one thread at a time changes, and anyone reads.
+#[repr(transparent)]
+pub(crate) struct Own(AtomicU64);
+
+impl Own {
+    pub(crate) const fn new() -> Own {
+        Own(AtomicU64::new(0))
+    }
+
+    /// Relaxed, here and below: statistics.
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Caller is its only writer.
+    #[inline]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Caller is its only writer.
+    #[inline]
+    pub(crate) fn add(&self, more: u64) {
+        self.set(self.get().wrapping_add(more));
+    }
+}
+
+/// `jeprobe_abi::root::Counts`.
 #[repr(C)]
 pub(crate) struct CountsCell {
-    pub(crate) objects: AtomicU64,
+    objects: AtomicU64,
     bytes: AtomicU64,
     weight_objects8: AtomicU64,
     weight_bytes: AtomicU64,
@@ -224,6 +252,7 @@ impl CountsCell {
 
     // Relaxed throughout: readers expect words that belong to slightly different moments.
 
+    /// Adds from any thread.
     pub(crate) fn add(&self, share: Share) {
         self.objects.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(share.bytes, Ordering::Relaxed);
@@ -231,11 +260,25 @@ impl CountsCell {
         self.weight_bytes.fetch_add(share.weight_bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn sub(&self, share: Share) {
-        self.objects.fetch_sub(1, Ordering::Relaxed);
-        self.bytes.fetch_sub(share.bytes, Ordering::Relaxed);
-        self.weight_objects8.fetch_sub(share.weight_objects8, Ordering::Relaxed);
-        self.weight_bytes.fetch_sub(share.weight_bytes, Ordering::Relaxed);
+    /// Adds; the caller is the only writer.
+    #[inline]
+    pub(crate) fn add_own(&self, share: Share) {
+        self.change(u64::wrapping_add, share);
+    }
+
+    /// Takes off; the caller is the only writer.
+    #[inline]
+    pub(crate) fn sub_own(&self, share: Share) {
+        self.change(u64::wrapping_sub, share);
+    }
+
+    #[inline]
+    fn change(&self, change: impl Fn(u64, u64) -> u64, share: Share) {
+        let apply = |word: &AtomicU64, by| word.store(change(word.load(Ordering::Relaxed), by), Ordering::Relaxed);
+        apply(&self.objects, 1);
+        apply(&self.bytes, share.bytes);
+        apply(&self.weight_objects8, share.weight_objects8);
+        apply(&self.weight_bytes, share.weight_bytes);
     }
 
     pub(crate) fn clear(&self) {
@@ -256,8 +299,6 @@ pub(crate) struct ContextCell {
     pub(crate) tctxs: Link<TctxCell>,
     pub(crate) depth: u32,
     pub(crate) flags: u32,
-    pub(crate) current: CountsCell,
-    pub(crate) cumulative: CountsCell,
 }
 
 impl Ptr<ContextCell> {
@@ -278,7 +319,10 @@ pub(crate) struct TctxCell {
     pub(crate) next: Link<TctxCell>,
     pub(crate) thread: Link<ThreadCell>,
     pub(crate) reserved: u64,
-    pub(crate) current: CountsCell,
+    /// By others than `thread`.
+    pub(crate) freed: CountsCell,
+    /// By `thread` alone, under the lock of a shard, so that a fork never sees half of a change.
+    pub(crate) kept: CountsCell,
     pub(crate) cumulative: CountsCell,
 }
 
@@ -305,11 +349,13 @@ pub(crate) struct ThreadCell {
     pub(crate) pad: u32,
     /// Two words, so that a reader sees a name whole or cut, never mixed within a word.
     pub(crate) name: [AtomicU64; 2],
-    pub(crate) samples: AtomicU64,
+    pub(crate) samples: Own,
+    pub(crate) frees: Own,
     pub(crate) allocated_bytes: AtomicU64,
     pub(crate) deallocated_bytes: AtomicU64,
-    /// Live samples of the thread.
-    pub(crate) live: AtomicU64,
+    /// Live samples of the thread: these less those.
+    pub(crate) kept: Own,
+    pub(crate) freed: AtomicU64,
 }
 
 /// Bytes of a thread's name that are kept, without the NUL.
@@ -345,15 +391,18 @@ const _: () = {
     assert!(core::mem::offset_of!(SegmentCell, used_bytes) == core::mem::offset_of!(root::Segment, used_bytes));
     assert!(size_of::<CountsCell>() == size_of::<root::Counts>());
     assert!(size_of::<ContextCell>() == size_of::<root::Context>());
-    assert!(core::mem::offset_of!(ContextCell, current) == core::mem::offset_of!(root::Context, current));
+    assert!(core::mem::offset_of!(ContextCell, depth) == core::mem::offset_of!(root::Context, depth));
     assert!(size_of::<TctxCell>() == size_of::<root::Tctx>());
-    assert!(core::mem::offset_of!(TctxCell, current) == core::mem::offset_of!(root::Tctx, current));
+    assert!(core::mem::offset_of!(TctxCell, freed) == core::mem::offset_of!(root::Tctx, freed));
+    assert!(core::mem::offset_of!(TctxCell, kept) == core::mem::offset_of!(root::Tctx, kept));
+    assert!(core::mem::offset_of!(TctxCell, cumulative) == core::mem::offset_of!(root::Tctx, cumulative));
     assert!(size_of::<LiveCell>() == size_of::<root::Live>());
     assert!(core::mem::offset_of!(LiveCell, tctx) == core::mem::offset_of!(root::Live, tctx));
     assert!(core::mem::offset_of!(LiveCell, state) == core::mem::offset_of!(root::Live, state));
     assert!(size_of::<ThreadCell>() == size_of::<root::Thread>());
     assert!(core::mem::offset_of!(ThreadCell, name) == core::mem::offset_of!(root::Thread, name));
     assert!(core::mem::offset_of!(ThreadCell, samples) == core::mem::offset_of!(root::Thread, samples));
+    assert!(core::mem::offset_of!(ThreadCell, freed) == core::mem::offset_of!(root::Thread, freed));
 };
 
 /// Largest segment, bytes with its header: below the size from which base memory maps each request by itself.

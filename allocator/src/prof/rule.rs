@@ -51,8 +51,7 @@ pub(crate) struct Rule(u64);
 
 const KIND: u64 = 7;
 const RESTORES: u64 = 1 << 3;
-const OWN: u64 = 1 << 4;
-const DOUBTFUL: u64 = 1 << 5;
+const DOUBTFUL: u64 = 1 << 4;
 const SP_SHIFT: u32 = 16;
 const BP_SHIFT: u32 = 40;
 /// Words above `sp` that a rule can name: 128 MiB of frame.
@@ -77,10 +76,10 @@ impl Rule {
         Rule(if strict { Kind::PointerStrict } else { Kind::Pointer } as u64 | RESTORES)
     }
 
-    /// Marks the code: the allocator's own; code whose walk may not be right.
+    /// Marks code whose walk may not be right.
     #[must_use]
-    pub(crate) fn marked(self, own: bool, doubtful: bool) -> Rule {
-        Rule(self.0 | if own { OWN } else { 0 } | if doubtful { DOUBTFUL } else { 0 })
+    pub(crate) fn marked(self, doubtful: bool) -> Rule {
+        Rule(self.0 | if doubtful { DOUBTFUL } else { 0 })
     }
 
     #[inline]
@@ -92,11 +91,6 @@ impl Rule {
             4 => Kind::PointerStrict,
             _ => Kind::Opaque,
         }
-    }
-
-    #[inline]
-    pub(crate) fn is_own(self) -> bool {
-        self.0 & OWN != 0
     }
 
     #[inline]
@@ -346,11 +340,11 @@ mod tests {
     #[test]
     fn a_rule_is_known_for_its_place_and_generation_only() {
         let key = Key::caller(0x5555_1234_5678);
-        let rule = Rule::stack(3, None).marked(true, false);
+        let rule = Rule::stack(3, None).marked(true);
         learn(key, 77, rule);
         assert_eq!(known(key, 77), Some(rule));
         assert_eq!(known(key, 78), None);
         assert_eq!(known(Key::first(0x5555_1234_5677), 77), None);
-        assert!(rule.is_own() && !rule.is_doubtful());
+        assert!(rule.is_doubtful() && !Rule::stack(3, None).is_doubtful());
     }
 }

@@ -8,6 +8,10 @@
 //! changes no probability.
 #![forbid(unsafe_code)]
 
+use core::cell::Cell;
+
+use jeprobe_abi::unbias;
+
 /// Longest distance, bytes: leaves room to add it to any byte counter. Reached only with `lg` above 56.
 const MAX_DISTANCE: u64 = 1 << 62;
 
@@ -32,22 +36,103 @@ impl Sampler {
     }
 
     /// Bytes until the next sample point, at least 1; always 1 for `lg == 0`.
+    #[inline]
     pub(crate) fn distance(&mut self, lg: u32) -> u64 {
         if lg == 0 {
             return 1;
         }
-        // 53 bits, shifted from 0..2^53 to 1..=2^53, so that the logarithm is finite.
-        let u = ((self.next() >> 11) + 1) as f64 * (1.0 / 9_007_199_254_740_992.0);
         let mean = (1_u64 << lg.min(63)) as f64;
-        let distance = libm::ceil(-mean * libm::log(u));
+        let distance = mean * minus_log(self.next());
         // A float outside the integer's range is cut to its ends.
-        (distance as u64).clamp(1, MAX_DISTANCE)
+        let whole = distance as u64;
+        let up = whole.saturating_add(u64::from((whole as f64) < distance));
+        up.clamp(1, MAX_DISTANCE)
+    }
+}
+
+/// Log2 of the steps that an octave is cut into.
+const LG_STEPS: u32 = 6;
+const STEPS: usize = 1 << LG_STEPS;
+/// Of the middle of each step of 1..2: its inverse and its logarithm. 1 KiB.
+static MIDDLES: [(f64, f64); STEPS] = middles();
+
+const fn middles() -> [(f64, f64); STEPS] {
+    let mut table = [(0.0, 0.0); STEPS];
+    let mut i = 0;
+    while i < STEPS {
+        let middle = 1.0 + (i as f64 + 0.5) / STEPS as f64;
+        // ln x = 2 atanh z with z = (x - 1) / (x + 1), at most 1/3: twenty terms reach past the last bit.
+        let z = (middle - 1.0) / (middle + 1.0);
+        let (mut sum, mut power, mut term) = (0.0, z, 0);
+        while term < 20 {
+            sum += power / (2 * term + 1) as f64;
+            power *= z * z;
+            term += 1;
+        }
+        table[i] = (1.0 / middle, 2.0 * sum);
+        i += 1;
+    }
+    table
+}
+
+/// `-ln u` for the `u` in (0, 1] that 53 bits of `random` make; off by less than 1e-14, which a distance shows only above
+/// `lg` 46.
+#[inline]
+fn minus_log(random: u64) -> f64 {
+    // From 0..2^53 to 1..=2^53, so that the logarithm is finite.
+    let scaled = (random >> 11) + 1;
+    // scaled = 2^exponent * m, m in 1..2; the float's fields are both.
+    let bits = (scaled as f64).to_bits();
+    let exponent = (bits >> 52) as i32 - 1023;
+    let m = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
+    let (inverse, log) = MIDDLES[(bits >> (52 - LG_STEPS)) as usize % STEPS];
+    // m = middle (1 + r), |r| <= 2^-7: the series to r^6.
+    let r = m * inverse - 1.0;
+    let series = r * (1.0 + r * (-1.0 / 2.0 + r * (1.0 / 3.0 + r * (-1.0 / 4.0 + r * (1.0 / 5.0 - r / 6.0)))));
+    f64::from(53 - exponent) * core::f64::consts::LN_2 - (log + series)
+}
+
+/// Slots of [`Weights`].
+const WEIGHTS: usize = 16;
+
+/// Weights computed last, by size: a program samples few sizes again and again. Of one thread.
+pub(crate) struct Weights {
+    known: [Cell<Weight>; WEIGHTS],
+}
+
+#[derive(Clone, Copy)]
+struct Weight {
+    /// Size and `lg` as one word, 0 = none.
+    key: u64,
+    bytes: u64,
+}
+
+impl Weights {
+    #[expect(clippy::declare_interior_mutable_const, reason = "an initial value, copied into each thread's slot")]
+    pub(crate) const NONE: Weights = Weights { known: [const { Cell::new(Weight { key: 0, bytes: 0 }) }; WEIGHTS] };
+
+    /// Bytes, unbiased, that a sample of `usable` bytes stands for whose distance was drawn with `lg`.
+    #[inline]
+    pub(crate) fn weight(&self, usable: u64, lg: u32) -> u64 {
+        if lg == 0 {
+            return usable;
+        }
+        let key = usable << 6 | u64::from(lg.min(63));
+        let slot = &self.known[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % WEIGHTS];
+        let known = slot.get();
+        if known.key == key {
+            return known.bytes;
+        }
+        let bytes = unbias::weight_bytes(usable, unbias::interval_bytes(lg));
+        slot.set(Weight { key, bytes });
+        bytes
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_DISTANCE, Sampler};
+    use super::{MAX_DISTANCE, STEPS, Sampler, Weights, minus_log};
+    use jeprobe_abi::unbias;
     use std::vec::Vec;
 
     const DRAWS: usize = 200_000;
@@ -90,6 +175,31 @@ mod tests {
             let sigma = (p * (1.0 - p) / n).sqrt();
             let share = hits as f64 / n;
             assert!((share - p).abs() < 4.0 * sigma, "size {size}: {share} against {p} +- {sigma}");
+        }
+    }
+
+    #[test]
+    fn the_logarithm_is_that_of_the_library() {
+        let mut sampler = Sampler::seeded(3);
+        let ends = [0, u64::MAX, u64::MAX - (1 << 11), 1 << 63, (1 << 63) - 1, 1 << 11];
+        let steps = (0..=2 * STEPS as u64).map(|i| i << (63 - 6));
+        for random in ends.into_iter().chain(steps).chain((0..DRAWS).map(|_| sampler.next())) {
+            let u = ((random >> 11) + 1) as f64 / 9_007_199_254_740_992.0;
+            let want = -libm::log(u);
+            let got = minus_log(random);
+            assert!((got - want).abs() < 1e-14, "{random:#x}: {got} against {want}");
+        }
+    }
+
+    #[test]
+    fn weights_are_those_computed_anew() {
+        let weights = Weights::NONE;
+        for round in 0..3 {
+            for lg in [0, 1, 12, 19, 63] {
+                for usable in [8_u64, 16, 48, 4096, 1 << 20, (1 << 40) + round] {
+                    assert_eq!(weights.weight(usable, lg), unbias::weight_bytes(usable, unbias::interval_bytes(lg)));
+                }
+            }
         }
     }
 

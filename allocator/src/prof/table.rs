@@ -1,44 +1,44 @@
-//! The profile table's writer: threads, contexts, counts per context and thread, live samples.
+//! The profile table's writer: contexts, counts per context and thread, live samples.
 //!
 //! ```text
-//!  record(ptr) ─► context (hash of frames) ─► tctx (context × thread) ─► live sample, in the shard of its address
-//!  remove(ptr) ─► live sample ─► its tctx and context: counts go down
+//!  tctx(context, thread) ─► tctx          of the context's list, or by the index
+//!  record(tctx, ptr) ─► live sample, in the shard of its address;  counts of the tctx go up
+//!  remove(ptr) ─► live sample ─► its tctx: counts go down
 //! ```
 //!
 //! | part | found by | changed under |
 //! |---|---|---|
 //! | contexts | [`Index`], no lock | `ProfContexts` |
 //! | tctxs | [`Index`], no lock | `ProfTctxs` |
-//! | threads | the thread's own pointer | `ProfThreads` |
-//! | live samples | hash chains in 64 shards | `ProfLives`, one shard at a time |
+//! | threads | the thread's own pointer | `ProfThreads` (`threads.rs`) |
+//! | live samples | hash chains in 64 shards | `ProfLives`, one shard at a time (`lives.rs`) |
 //!
-//! I-TABLE-1: the counts of a live sample are in its tctx and context exactly while it is in its shard; both change
-//! under the shard's lock. So removing each live sample brings all counts to zero. I-TABLE-2: a chain without the
-//! address, read between two equal even values of the shard's sequence word, proves that the address is not sampled.
-//! The owner of an object asks about it, so its own sample cannot come or go meanwhile.
+//! I-TABLE-1: the counts of a live sample are in its tctx exactly while it is in its shard; both change under the shard's
+//! lock. So removing each live sample brings all counts to zero. I-TABLE-2: words that count samples of a thread as taken
+//! are written by that thread alone, with plain stores; what others free of them is counted apart, with atomic additions.
+//! So a thread that frees what it allocated shares no counter with any other.
 //!
 //! Memory is bounded by the greatest number of live samples, of distinct stacks (up to [`MAX_CONTEXT_BYTES`]) and of
 //! threads that lived or had live samples at one time. Nothing here takes a lock of another part but base memory's.
 #![forbid(unsafe_code)]
 
-use crate::prim::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::prim::{Ordering, fence};
 
 use jeprobe_abi::logic::hash_frames;
-use jeprobe_abi::root::{
-    CONTEXT_TRUNCATED, KIND_CONTEXT, KIND_LIVE, KIND_TCTX, KIND_THREAD, LIVE_BUSY, LIVE_FREE, LIVE_SET,
-};
+use jeprobe_abi::root::{CONTEXT_TRUNCATED, KIND_CONTEXT, KIND_TCTX, LIVE_BUSY, LIVE_SET};
 use jeprobe_abi::unbias;
 
 use super::index::Index;
+use super::lives;
 use super::records::{
-    Appender, ContextCell, CountsCell, Link, LiveCell, Ptr, Share, TctxCell, ThreadCell, alloc_links, alloc_value,
-    jeprobe_root,
+    Appender, ContextCell, CountsCell, Link, LiveCell, Ptr, Share, TctxCell, ThreadCell, jeprobe_root,
 };
-use crate::sync::mutex::{Guard, Mutex};
+use super::threads;
+use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
 
 /// Stacks kept, bytes: a program that makes new code without end must not fill memory with its stacks. Samples beyond
-/// it are recorded without a stack. A context of 30 frames takes 336 bytes, so this is about 800,000 stacks.
+/// it are recorded without a stack. A context of 30 frames takes 272 bytes, so this is about a million stacks.
 pub(crate) const MAX_CONTEXT_BYTES: usize = 256 << 20;
 
 struct Growing {
@@ -48,7 +48,7 @@ struct Growing {
 
 impl Growing {
     const fn new(kind: u32) -> Growing {
-        Growing { records: Appender::new(kind, 16 << 10), count: 0 }
+        Growing { records: Appender::new(kind, 4 << 10), count: 0 }
     }
 }
 
@@ -56,76 +56,6 @@ static CONTEXTS: Mutex<Growing> = Mutex::new(Rank::ProfContexts, Growing::new(KI
 static CONTEXT_INDEX: Index<ContextCell> = Index::new();
 static TCTXS: Mutex<Growing> = Mutex::new(Rank::ProfTctxs, Growing::new(KIND_TCTX));
 static TCTX_INDEX: Index<TctxCell> = Index::new();
-
-struct Threads {
-    records: Appender,
-    next_uid: u32,
-    first: Option<Ptr<ThreadNode>>,
-}
-
-/// Keeps the threads' records in reach of the process itself, newest first.
-struct ThreadNode {
-    record: Ptr<ThreadCell>,
-    next: Option<Ptr<ThreadNode>>,
-}
-
-static THREADS: Mutex<Threads> =
-    Mutex::new(Rank::ProfThreads, Threads { records: Appender::new(KIND_THREAD, 4 << 10), next_uid: 0, first: None });
-
-/// The record of a new thread: that of an ended thread without live samples, or a fresh one. `None` without memory.
-pub(crate) fn new_thread(tid: u32) -> Option<Ptr<ThreadCell>> {
-    let mut threads = THREADS.lock();
-    let uid = threads.next_uid;
-    // Cumulative counts belong to the thread that made them, so its record is not used again while they are kept.
-    let reusable = if jeprobe_root.opt_accum.load(Ordering::Relaxed) == 0 { threads.ended() } else { None };
-    let record = if let Some(record) = reusable {
-        record
-    } else {
-        let record = ThreadCell {
-            uid: AtomicU32::new(uid),
-            tid: AtomicU32::new(tid),
-            alive: AtomicU32::new(0),
-            pad: 0,
-            name: [AtomicU64::new(0), AtomicU64::new(0)],
-            samples: AtomicU64::new(0),
-            allocated_bytes: AtomicU64::new(0),
-            deallocated_bytes: AtomicU64::new(0),
-            live: AtomicU64::new(0),
-        };
-        let record = threads.records.append(&jeprobe_root.threads, record, 0, core::iter::empty())?;
-        threads.first = Some(alloc_value(ThreadNode { record, next: threads.first })?);
-        record
-    };
-    record.uid.store(uid, Ordering::Relaxed);
-    record.tid.store(tid, Ordering::Relaxed);
-    record.name[0].store(0, Ordering::Relaxed);
-    record.name[1].store(0, Ordering::Relaxed);
-    record.samples.store(0, Ordering::Relaxed);
-    record.alive.store(1, Ordering::Relaxed);
-    threads.next_uid = uid.wrapping_add(1);
-    Some(record)
-}
-
-impl Threads {
-    fn iter(&self) -> impl Iterator<Item = Ptr<ThreadCell>> {
-        core::iter::successors(self.first, |node| node.next).map(|node| node.record)
-    }
-
-    fn ended(&self) -> Option<Ptr<ThreadCell>> {
-        self.iter().find(|t| t.alive.load(Ordering::Relaxed) == 0 && t.live.load(Ordering::Acquire) == 0)
-    }
-}
-
-/// In the child of a fork only the thread goes on that had the kernel id `forker`; its id is now `tid`.
-pub(crate) fn keep_only_thread(forker: u32, tid: u32) {
-    for thread in THREADS.lock().iter().filter(|thread| thread.alive.load(Ordering::Relaxed) == 1) {
-        if thread.tid.load(Ordering::Relaxed) == forker {
-            thread.tid.store(tid, Ordering::Relaxed);
-        } else {
-            thread.alive.store(0, Ordering::Relaxed);
-        }
-    }
-}
 
 /// A stack to look up.
 #[derive(Clone)]
@@ -164,8 +94,6 @@ pub(crate) fn context(
         tctxs: Link::none(),
         depth: depth as u32,
         flags: if truncated { CONTEXT_TRUNCATED } else { 0 },
-        current: CountsCell::new(),
-        cumulative: CountsCell::new(),
     };
     let context = contexts.records.append(&jeprobe_root.contexts, record, depth, stack.leaf_first.clone())?;
     let count = contexts.count;
@@ -186,15 +114,17 @@ fn tctx_hash(context: usize, thread: usize) -> u64 {
     (context as u64).rotate_left(32) ^ thread as u64
 }
 
-fn tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option<Ptr<TctxCell>> {
-    let hash = tctx_hash(context.addr(), thread.addr());
-    let find = || {
-        TCTX_INDEX.find(hash, |tctx| {
-            tctx.context.get().is_some_and(|c| c.same(context)) && tctx.thread.get().is_some_and(|t| t.same(thread))
-        })
-    };
-    if let Some(tctx) = find() {
+/// The counts of a stack in a thread, which is the calling one; `None` without memory.
+pub(crate) fn tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option<Ptr<TctxCell>> {
+    let of_thread = |tctx: &Ptr<TctxCell>| tctx.thread.get().is_some_and(|t| t.same(thread));
+    // The newest of the stack is the only one in most programs.
+    if let Some(tctx) = context.tctxs.get().filter(of_thread) {
         return Some(tctx);
+    }
+    let hash = tctx_hash(context.addr(), thread.addr());
+    let found = TCTX_INDEX.find(hash, |tctx| of_thread(tctx) && tctx.context.get().is_some_and(|c| c.same(context)));
+    if found.is_some() {
+        return found;
     }
     let mut tctxs = TCTXS.lock();
     // Only this thread makes its own records, so there is none yet.
@@ -203,7 +133,8 @@ fn tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option<Ptr<TctxCe
         next: Link::none(),
         thread: Link::none(),
         reserved: 0,
-        current: CountsCell::new(),
+        freed: CountsCell::new(),
+        kept: CountsCell::new(),
         cumulative: CountsCell::new(),
     };
     record.context.set(Some(context));
@@ -221,47 +152,6 @@ fn tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option<Ptr<TctxCe
     Some(made)
 }
 
-const SHARDS: usize = 64;
-/// Buckets of a shard's first table: 512 bytes.
-const FIRST_BUCKETS: usize = 64;
-/// Links of a chain followed without the lock; longer chains are rare at a load below one.
-const MAX_PEEK: usize = 32;
-
-struct Shard {
-    /// Even: at rest. Odd: chains are being changed. Changed under `lock`.
-    sequence: AtomicU32,
-    buckets: Link<Buckets>,
-    lock: Mutex<ShardState>,
-}
-
-struct Buckets {
-    heads: &'static [Link<LiveCell>],
-}
-
-struct ShardState {
-    records: Appender,
-    free: Option<Ptr<LiveCell>>,
-    live: usize,
-}
-
-static LIVES: [Shard; SHARDS] = [const {
-    Shard {
-        sequence: AtomicU32::new(0),
-        buckets: Link::none(),
-        lock: Mutex::new(
-            Rank::ProfLives,
-            ShardState { records: Appender::new(KIND_LIVE, 1 << 10), free: None, live: 0 },
-        ),
-    }
-}; SHARDS];
-
-/// Shard and bucket hash of an address. Blocks are at least 8 bytes apart.
-fn place(ptr: usize) -> (&'static Shard, usize) {
-    let hash = ((ptr >> 3) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let shard = &LIVES[(hash >> 58) as usize % SHARDS];
-    (shard, (hash >> 20) as usize)
-}
-
 /// A sample to record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
@@ -272,24 +162,27 @@ pub(crate) struct Sample {
     pub(crate) time_ns: u64,
 }
 
-impl Sample {
-    fn share(&self) -> Share {
-        Share {
-            bytes: self.usable_bytes,
-            weight_objects8: unbias::weight_objects8(self.usable_bytes, self.weight_bytes),
-            weight_bytes: self.weight_bytes,
-        }
+fn share(usable_bytes: u64, weight_bytes: u64) -> Share {
+    Share {
+        bytes: usable_bytes,
+        // Every allocation is a sample: the common case of many samples, and it needs no division.
+        weight_objects8: if weight_bytes == usable_bytes && usable_bytes != 0 {
+            8
+        } else {
+            unbias::weight_objects8(usable_bytes, weight_bytes)
+        },
+        weight_bytes,
     }
 }
 
-/// Records a sample; false without memory.
-pub(crate) fn record(thread: Ptr<ThreadCell>, context: Ptr<ContextCell>, sample: &Sample) -> bool {
-    let Some(tctx) = tctx(context, thread) else { return false };
-    let (home, hash) = place(sample.ptr);
+/// Records a sample of `thread`, which is the calling one; false without memory.
+pub(crate) fn record(thread: Ptr<ThreadCell>, tctx: Ptr<TctxCell>, sample: &Sample) -> bool {
+    let share = share(sample.usable_bytes, sample.weight_bytes);
+    let (home, hash) = lives::place(sample.ptr);
     let mut state = home.lock.lock();
     // A sample of the same address was freed by a way that does not pass here; it is gone for certain.
     if let Some(stale) = home.unlink(&mut state, hash, sample.ptr) {
-        settle(stale);
+        settle(stale, Some(thread));
         state.recycle(stale);
     }
     let Some(head) = home.head_for_insert(&mut state, hash) else { return false };
@@ -309,240 +202,86 @@ pub(crate) fn record(thread: Ptr<ThreadCell>, context: Ptr<ContextCell>, sample:
     live.next.set(head.get());
     head.set(Some(live));
     state.live += 1;
-    let share = sample.share();
-    tctx.current.add(share);
-    context.current.add(share);
+    tctx.kept.add_own(share);
     if jeprobe_root.opt_accum.load(Ordering::Relaxed) == 1 {
+        // Not with plain stores: `clear` may be at it.
         tctx.cumulative.add(share);
-        context.cumulative.add(share);
     }
-    thread.live.fetch_add(1, Ordering::Relaxed);
-    thread.samples.fetch_add(1, Ordering::Relaxed);
-    jeprobe_root.samples.fetch_add(1, Ordering::Relaxed);
+    thread.kept.add(1);
+    thread.samples.add(1);
     true
 }
 
 /// Forgets the sample of `ptr`; the address of its context, or `None` when `ptr` is not sampled. Without a sample this
-/// costs a few loads and no lock.
-pub(crate) fn remove(ptr: usize) -> Option<Ptr<ContextCell>> {
-    let (shard, hash) = place(ptr);
+/// costs a few loads and no lock. `by` is the calling thread, if it has a record.
+pub(crate) fn remove(ptr: usize, by: Option<Ptr<ThreadCell>>) -> Option<Ptr<ContextCell>> {
+    let (shard, hash) = lives::place(ptr);
     if shard.surely_absent(hash, ptr) {
         return None;
     }
     let mut state = shard.lock.lock();
     let live = shard.unlink(&mut state, hash, ptr)?;
-    let context = settle(live);
+    let context = settle(live, by);
     state.recycle(live);
-    jeprobe_root.frees.fetch_add(1, Ordering::Relaxed);
+    match by {
+        Some(thread) => thread.frees.add(1),
+        None => {
+            jeprobe_root.frees.fetch_add(1, Ordering::Relaxed);
+        }
+    }
     context
 }
 
-/// Takes the counts of a sample that left its chain off its tctx and context (I-TABLE-1).
-fn settle(live: Ptr<LiveCell>) -> Option<Ptr<ContextCell>> {
-    let sample = Sample {
-        ptr: 0,
-        usable_bytes: live.usable_bytes.load(Ordering::Relaxed),
-        requested_bytes: 0,
-        weight_bytes: live.weight_bytes.load(Ordering::Relaxed),
-        time_ns: 0,
-    };
-    let share = sample.share();
+/// Takes the counts of a sample that left its chain off its tctx (I-TABLE-1). `by`: the calling thread, if known.
+fn settle(live: Ptr<LiveCell>, by: Option<Ptr<ThreadCell>>) -> Option<Ptr<ContextCell>> {
+    let share = share(live.usable_bytes.load(Ordering::Relaxed), live.weight_bytes.load(Ordering::Relaxed));
     let tctx = live.tctx.get()?;
-    tctx.current.sub(share);
-    let context = tctx.context.get();
-    if let Some(context) = context {
-        context.current.sub(share);
+    let thread = tctx.thread.get()?;
+    if by.is_some_and(|by| by.same(thread)) {
+        tctx.kept.sub_own(share);
+        thread.kept.add(u64::MAX);
+    } else {
+        tctx.freed.add(share);
+        // Release: pairs with the Acquire in `threads`: the counts are settled before the record serves another thread.
+        thread.freed.fetch_add(1, Ordering::Release);
     }
-    if let Some(thread) = tctx.thread.get() {
-        // Release: pairs with the Acquire in `ended`: the counts are settled before the record serves another thread.
-        thread.live.fetch_sub(1, Ordering::Release);
-    }
-    context
+    tctx.context.get()
 }
 
 /// Forgets every sample and all cumulative counts. Samples recorded meanwhile may stay or go.
 pub(crate) fn clear() {
     jeprobe_root.epoch.fetch_add(1, Ordering::Relaxed);
-    // Cumulative counts first: a sample recorded in between is then removed from `current` below and stays in
+    // Cumulative counts first: a sample recorded in between is then removed from the current ones below and stays in
     // `cumulative`, so that cumulative never falls below current.
-    {
-        let _contexts = CONTEXTS.lock();
-        CONTEXT_INDEX.each(|context| context.cumulative.clear());
-    }
     {
         let _tctxs = TCTXS.lock();
         TCTX_INDEX.each(|tctx| tctx.cumulative.clear());
     }
-    for shard in &LIVES {
-        let mut state = shard.lock.lock();
-        let Some(buckets) = shard.buckets.get() else { continue };
-        shard.changing(|| {
-            for head in buckets.heads {
-                while let Some(live) = head.get() {
-                    head.set(live.next.get());
-                    settle(live);
-                    state.recycle(live);
-                    state.live -= 1;
-                }
-            }
-        });
-    }
-}
-
-/// Live samples, summed over the shards at slightly different moments.
-#[cfg(test)]
-pub(crate) fn live_count() -> usize {
-    LIVES.iter().map(|shard| shard.lock.lock().live).sum()
-}
-
-impl Shard {
-    /// True only when `ptr` is not sampled (I-TABLE-2).
-    fn surely_absent(&self, hash: usize, ptr: usize) -> bool {
-        // Acquire: the chain is read after the sequence.
-        let before = self.sequence.load(Ordering::Acquire);
-        if before % 2 == 1 {
-            return false;
-        }
-        let Some(buckets) = self.buckets.get() else { return true };
-        let mut next = buckets.head(hash).get();
-        for _ in 0..MAX_PEEK {
-            match next {
-                None => {
-                    // Acquire fence: pairs with the Release fence in `changing`; the loads above are before the next.
-                    fence(Ordering::Acquire);
-                    return self.sequence.load(Ordering::Relaxed) == before;
-                }
-                Some(live) if live.ptr.load(Ordering::Relaxed) == ptr as u64 => return false,
-                Some(live) => next = live.next.get(),
-            }
-        }
-        false
-    }
-
-    /// Runs a change of chains. Caller holds the shard's lock.
-    fn changing<R>(&self, change: impl FnOnce() -> R) -> R {
-        // Relaxed: only the lock's holder stores it.
-        let sequence = self.sequence.load(Ordering::Relaxed);
-        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
-        // Release fence: pairs with the Acquire fence in `surely_absent`.
-        fence(Ordering::Release);
-        let result = change();
-        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
-        result
-    }
-
-    /// Takes the sample of `ptr` out of its chain.
-    fn unlink(&self, state: &mut Guard<'_, ShardState>, hash: usize, ptr: usize) -> Option<Ptr<LiveCell>> {
-        let buckets = self.buckets.get()?;
-        let head = buckets.head(hash);
-        let mut before: Option<Ptr<LiveCell>> = None;
-        let mut next = head.get();
-        while let Some(live) = next {
-            if live.ptr.load(Ordering::Relaxed) == ptr as u64 {
-                self.changing(|| match before {
-                    None => head.set(live.next.get()),
-                    Some(before) => before.next.set(live.next.get()),
-                });
-                state.live -= 1;
-                return Some(live);
-            }
-            before = next;
-            next = live.next.get();
-        }
-        None
-    }
-
-    /// The chain for a new sample, after making room for it.
-    fn head_for_insert(&self, state: &mut Guard<'_, ShardState>, hash: usize) -> Option<&'static Link<LiveCell>> {
-        let old = self.buckets.get();
-        if let Some(buckets) = old
-            && state.live < buckets.heads.len()
-        {
-            return Some(buckets.head(hash));
-        }
-        let count = old.map_or(FIRST_BUCKETS, |old| old.heads.len() * 2);
-        let grown = alloc_links(count).and_then(|heads| alloc_value(Buckets { heads }));
-        let Some(new) = grown else {
-            // Longer chains are better than a lost sample.
-            return old.map(|old| old.head(hash));
-        };
-        self.changing(|| {
-            for head in old.iter().flat_map(|old| old.heads) {
-                while let Some(live) = head.get() {
-                    head.set(live.next.get());
-                    let (_, hash) = place(live.ptr.load(Ordering::Relaxed) as usize);
-                    let to = new.head(hash);
-                    live.next.set(to.get());
-                    to.set(Some(live));
-                }
-            }
-            self.buckets.set(Some(new));
-        });
-        Some(new.head(hash))
-    }
-}
-
-impl Ptr<Buckets> {
-    fn head(self, hash: usize) -> &'static Link<LiveCell> {
-        // The length is a power of two, never 0.
-        let heads = self.heads;
-        &heads[hash % heads.len()]
-    }
-}
-
-impl ShardState {
-    fn take(&mut self) -> Option<Ptr<LiveCell>> {
-        if let Some(live) = self.free {
-            self.free = live.next.get();
-            return Some(live);
-        }
-        let blank = LiveCell {
-            ptr: AtomicU64::new(0),
-            usable_bytes: AtomicU64::new(0),
-            requested_bytes: AtomicU64::new(0),
-            weight_bytes: AtomicU64::new(0),
-            tctx: Link::none(),
-            time_ns: AtomicU64::new(0),
-            next: Link::none(),
-            state: AtomicU32::new(LIVE_FREE),
-            epoch: AtomicU32::new(0),
-        };
-        self.records.append(&jeprobe_root.lives, blank, 0, core::iter::empty())
-    }
-
-    fn recycle(&mut self, live: Ptr<LiveCell>) {
-        live.state.store(LIVE_FREE, Ordering::Release);
-        live.next.set(self.free);
-        self.free = Some(live);
-    }
+    lives::clear(|live| {
+        settle(live, None);
+    });
 }
 
 /// Takes all locks of the table in rank order.
 pub(crate) fn prefork() {
-    THREADS.lock_for_fork();
+    threads::prefork();
     CONTEXTS.lock_for_fork();
     TCTXS.lock_for_fork();
-    for shard in &LIVES {
-        shard.lock.lock_for_fork();
-    }
+    lives::prefork();
 }
 
 pub(crate) fn postfork_parent() {
-    for shard in &LIVES {
-        shard.lock.unlock_for_fork();
-    }
+    lives::postfork_parent();
     TCTXS.unlock_for_fork();
     CONTEXTS.unlock_for_fork();
-    THREADS.unlock_for_fork();
+    threads::postfork_parent();
 }
 
 pub(crate) fn postfork_child() {
-    for shard in &LIVES {
-        shard.lock.reset_in_child();
-    }
+    lives::postfork_child();
     TCTXS.reset_in_child();
     CONTEXTS.reset_in_child();
-    THREADS.reset_in_child();
+    threads::postfork_child();
 }
 
 #[cfg(test)]
@@ -597,24 +336,27 @@ mod tests {
         }
     }
 
-    /// Totals over contexts, over tctxs and over live samples, as the reader sees them.
+    fn put(thread: Ptr<ThreadCell>, context: Ptr<ContextCell>, sample: &Sample) -> bool {
+        tctx(context, thread).is_some_and(|tctx| record(thread, tctx, sample))
+    }
+
+    /// Totals over all tctxs, over those of contexts, and over live samples, as the reader sees them.
     fn totals<M: RemoteMemory>(memory: &M) -> (Counts, Counts, (u64, u64)) {
         let table = Table::open(memory, jeprobe_root.addr()).expect("own table");
-        let mut by_context = Counts::default();
         let mut by_tctx = Counts::default();
+        let mut by_context = Counts::default();
         let mut by_live = (0, 0);
-        let add = |sum: &mut Counts, more: &Counts| {
-            sum.objects += more.objects;
-            sum.bytes += more.bytes;
-            sum.weight_objects8 += more.weight_objects8;
-            sum.weight_bytes += more.weight_bytes;
-        };
+        table
+            .tctxs(|_, tctx| {
+                by_tctx.add(&tctx.current());
+                Ok::<_, TableError>(())
+            })
+            .expect("tctxs");
         table
             .contexts(|_, context, frames| {
                 assert_eq!(frames.len(), context.depth as usize);
-                add(&mut by_context, &context.current);
                 table.tctxs_of::<TableError>(context, |_, tctx| {
-                    add(&mut by_tctx, &tctx.current);
+                    by_context.add(&tctx.current());
                     Ok(())
                 })?;
                 Ok::<_, TableError>(())
@@ -627,13 +369,29 @@ mod tests {
                 Ok::<_, TableError>(())
             })
             .expect("lives");
-        (by_context, by_tctx, by_live)
+        (by_tctx, by_context, by_live)
+    }
+
+    fn cumulative(context: Ptr<ContextCell>) -> u64 {
+        let table = Table::open(&OwnMemory, jeprobe_root.addr()).expect("own table");
+        let mut sum = Counts::default();
+        let seen = table.tctxs(|_, tctx| {
+            if tctx.context == context.addr() as u64 {
+                sum.add(&tctx.cumulative);
+            }
+            Ok::<_, TableError>(())
+        });
+        seen.map(|_| sum.objects).expect("tctxs")
     }
 
     #[test]
     fn records_are_found_by_every_reader_and_gone_after_free() {
         let _turn = turn();
-        let thread = new_thread(1).expect("memory");
+        let thread = threads::start(1).expect("memory");
+        let other = threads::start(2).expect("memory");
+        let counted =
+            || Table::open(&Kernel, jeprobe_root.addr()).map(|table| (table.root().samples, table.root().frees));
+        let before = counted().expect("own table");
         let frames: Vec<u64> = (1..=40).map(|i| 0x1000 * i).collect();
         let mut bytes = 0;
         for i in 0..3000_usize {
@@ -641,33 +399,39 @@ mod tests {
             let (context, new) = stack(&frames[..depth], depth == 40).expect("memory");
             assert!(!new || i < 40);
             assert_eq!(context.frames(), &frames[..depth]);
-            assert!(record(thread, context, &sample(0x5000_0000 + 16 * i, 16 + i as u64)));
+            assert!(put(thread, context, &sample(0x5000_0000 + 16 * i, 16 + i as u64)));
             bytes += 16 + i as u64;
         }
-        assert_eq!(live_count(), 3000);
+        assert_eq!(lives::count(), 3000);
         for (contexts, tctxs, lives) in [totals(&OwnMemory), totals(&Kernel)] {
             assert_eq!((contexts.objects, contexts.bytes), (3000, bytes));
             assert_eq!(contexts, tctxs);
             assert_eq!(lives, (3000, bytes));
         }
-        assert!(remove(0x5000_0000 + 8).is_none());
-        assert!(remove(0x6000_0000).is_none());
+        assert!(remove(0x5000_0000 + 8, None).is_none());
+        assert!(remove(0x6000_0000, None).is_none());
         for i in 0..3000_usize {
-            assert!(remove(0x5000_0000 + 16 * i).is_some(), "{i}");
-            assert!(remove(0x5000_0000 + 16 * i).is_none());
+            // By the thread itself, by another, by one without a record.
+            let by = [Some(thread), Some(other), None][i % 3];
+            assert!(remove(0x5000_0000 + 16 * i, by).is_some(), "{i}");
+            assert!(remove(0x5000_0000 + 16 * i, None).is_none());
         }
         let (contexts, tctxs, lives) = totals(&Kernel);
         assert_eq!((contexts, tctxs, lives), (Counts::default(), Counts::default(), (0, 0)));
-        assert_eq!(thread.live.load(Ordering::Relaxed), 0);
+        assert_eq!(counted(), Ok((before.0 + 3000, before.1 + 3000)));
+        threads::end(thread);
+        threads::end(other);
+        assert_eq!(counted(), Ok((before.0 + 3000, before.1 + 3000)));
+        assert_eq!(thread.kept.get(), thread.freed.load(Ordering::Relaxed));
     }
 
     #[test]
     fn a_second_sample_of_an_address_replaces_the_first() {
         let _turn = turn();
-        let thread = new_thread(1).expect("memory");
+        let thread = threads::start(1).expect("memory");
         let (context, _) = stack(&[1, 2, 3], false).expect("memory");
-        assert!(record(thread, context, &sample(0x7000, 64)));
-        assert!(record(thread, context, &sample(0x7000, 128)));
+        assert!(put(thread, context, &sample(0x7000, 64)));
+        assert!(put(thread, context, &sample(0x7000, 128)));
         assert_eq!(totals(&OwnMemory).2, (1, 128));
         assert_eq!(totals(&OwnMemory).0.bytes, 128);
     }
@@ -676,33 +440,33 @@ mod tests {
     fn reset_leaves_nothing_and_frees_after_it_do_no_harm() {
         let _turn = turn();
         jeprobe_root.opt_accum.store(1, Ordering::Relaxed);
-        let thread = new_thread(1).expect("memory");
+        let thread = threads::start(1).expect("memory");
         let (context, _) = stack(&[9, 9], false).expect("memory");
         for i in 0..500 {
-            assert!(record(thread, context, &sample(0x9000 + 16 * i, 32)));
+            assert!(put(thread, context, &sample(0x9000 + 16 * i, 32)));
         }
-        assert_eq!(context.cumulative.objects.load(Ordering::Relaxed), 500);
+        assert_eq!(cumulative(context), 500);
         clear();
         jeprobe_root.opt_accum.store(0, Ordering::Relaxed);
         assert_eq!(totals(&OwnMemory).0, Counts::default());
-        assert_eq!(context.cumulative.objects.load(Ordering::Relaxed), 0);
-        assert!(remove(0x9000).is_none());
+        assert_eq!(cumulative(context), 0);
+        assert!(remove(0x9000, None).is_none());
         assert_eq!(totals(&OwnMemory).0, Counts::default());
     }
 
     #[test]
     fn records_of_ended_threads_are_used_again() {
         let _turn = turn();
-        let thread = new_thread(1).expect("memory");
+        let thread = threads::start(1).expect("memory");
         let (context, _) = stack(&[4], false).expect("memory");
-        assert!(record(thread, context, &sample(0x8800, 32)));
-        thread.alive.store(0, Ordering::Relaxed);
+        assert!(put(thread, context, &sample(0x8800, 32)));
+        threads::end(thread);
         // Its live sample keeps the record.
-        let other = new_thread(2).expect("memory");
+        let other = threads::start(2).expect("memory");
         assert!(!other.same(thread));
-        assert!(remove(0x8800).is_some());
+        assert!(remove(0x8800, None).is_some());
         let uid = thread.uid.load(Ordering::Relaxed);
-        let again = core::iter::repeat_with(|| new_thread(3).expect("memory")).take(50).find(|t| t.same(thread));
+        let again = core::iter::repeat_with(|| threads::start(3).expect("memory")).take(50).find(|t| t.same(thread));
         let again = again.expect("reused");
         assert!(again.uid.load(Ordering::Relaxed) > uid);
     }
@@ -714,14 +478,14 @@ mod tests {
         let workers: Vec<_> = (0..4_usize)
             .map(|t| {
                 std::thread::spawn(move || {
-                    let thread = new_thread(t as u32).expect("memory");
+                    let thread = threads::start(t as u32).expect("memory");
                     for i in 0..EACH {
                         let (context, _) = stack(&[(i % 700) as u64 + 1, 7], false).expect("memory");
-                        assert!(record(thread, context, &sample((t + 1) << 32 | i << 4, 48)));
+                        assert!(put(thread, context, &sample((t + 1) << 32 | i << 4, 48)));
                         // Frees what its neighbour made, when that is there already, else its own.
                         let neighbour = ((t + 1) % 4 + 1) << 32 | i << 4;
-                        if i % 3 == 0 && remove(neighbour).is_none() {
-                            assert!(remove((t + 1) << 32 | i << 4).is_some() || i % 3 == 0);
+                        if i % 3 == 0 && remove(neighbour, Some(thread)).is_none() {
+                            assert!(remove((t + 1) << 32 | i << 4, Some(thread)).is_some() || i % 3 == 0);
                         }
                     }
                 })
@@ -733,10 +497,10 @@ mod tests {
         let (contexts, tctxs, lives) = totals(&Kernel);
         assert_eq!(contexts, tctxs);
         assert_eq!(contexts.objects, lives.0);
-        assert_eq!(contexts.objects as usize, live_count());
+        assert_eq!(contexts.objects as usize, lives::count());
         for t in 1..=4_usize {
             for i in 0..EACH {
-                remove(t << 32 | i << 4);
+                remove(t << 32 | i << 4, None);
             }
         }
         assert_eq!(totals(&OwnMemory), (Counts::default(), Counts::default(), (0, 0)));

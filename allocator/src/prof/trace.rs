@@ -1,6 +1,7 @@
 //! A walk that remembers the last one.
 //!
 //! ```text
+//!  way      the allocator's own frames, up to the program's (`way.rs`)
 //!  frames   root ─► … ─► leaf      the stack as the last walk found it: pc, sp, bp, rule of each frame
 //!  links    root ─► … ─► leaf      the words of the stack that led from each frame to its caller: place, value
 //!  fresh    leaf ─► …              frames of this walk that the last one did not have
@@ -15,7 +16,8 @@
 //!
 //! I-TRACE-1: rules are those of one generation of the modules; a trace of another is forgotten. I-TRACE-2: an
 //! `Opaque` frame is never taken over: its step may depend on words that are not remembered. I-TRACE-3: the outermost
-//! frame's step is always taken anew, as its end may be a word of the stack.
+//! frame's step is always taken anew, as its end may be a word of the stack. I-TRACE-4: the slots of the links that lead
+//! outward from a frame lie between its stack pointer and `high` - 8, but for those of the first `loose` links.
 //!
 //! So a match can only be stale as a rule can: code that took the place of other code, at the same address, within the
 //! second or two in which nobody looked at the mappings.
@@ -32,8 +34,9 @@ use jeprobe_abi::abi::MAX_FRAMES;
 use jeprobe_abi::logic::{HASH_SEED, hash_end, hash_step};
 
 use super::rule::{self, Key, Kind, Registers, Rule, Step};
+use super::way::{self, Link, Ways, Words};
 
-/// Frames walked at most: those that are kept, and the allocator's own, of which there are less than twenty.
+/// Frames walked at most: those that are kept and some more, of which the outermost are kept.
 const MAX_DEPTH: usize = MAX_FRAMES + 20;
 /// First room for frames; most stacks are less deep.
 const FIRST_ROOM: usize = 40;
@@ -46,6 +49,15 @@ pub(crate) trait Rules {
     fn find(&mut self, key: Key) -> Option<Rule>;
     /// Takes the step of an `Opaque` frame.
     fn step(&mut self, registers: Registers, first: bool) -> Step;
+    /// True for the allocator's own code.
+    fn is_own(&self, pc: u64) -> bool;
+}
+
+/// A frame that the walk came to by a rule.
+#[derive(Clone, Copy)]
+struct Fresh {
+    at: Registers,
+    rule: Rule,
 }
 
 #[derive(Clone, Copy)]
@@ -62,24 +74,18 @@ struct Frame {
     doubtful: bool,
 }
 
-/// A word of the stack that led a walk.
-#[derive(Clone, Copy)]
-struct Link {
-    slot: u64,
-    value: u64,
-}
-
-impl Link {
-    /// Never holds: the step may depend on words that are not remembered.
-    const NONE: Link = Link { slot: u64::MAX, value: 0 };
-}
+/// Never holds: the step may depend on words that are not remembered.
+const NO_LINK: Link = Link { slot: u64::MAX, value: 0 };
 
 /// What one thread remembers of its last walk.
 pub(crate) struct Trace {
+    ways: Ways,
     /// Root first.
     frames: Vec<Frame>,
     links: Vec<Link>,
-    fresh: Vec<Frame>,
+    /// Links up to the last one that never holds.
+    loose: usize,
+    fresh: Vec<Fresh>,
     generation: u64,
     /// Result for `max` frames.
     found: Walked,
@@ -109,8 +115,10 @@ impl Trace {
     /// `None` without memory.
     pub(crate) fn new() -> Option<Box<Trace>> {
         let mut trace = Trace {
+            ways: Ways::NONE,
             frames: Vec::new(),
             links: Vec::new(),
+            loose: 0,
             fresh: Vec::new(),
             generation: NEVER,
             found: Walked { depth: 0, hash: 0, truncated: true, doubtful: true, same: false },
@@ -126,9 +134,15 @@ impl Trace {
 
     /// Forgets the last walk.
     pub(crate) fn forget(&mut self) {
+        self.ways.forget();
+        self.forget_frames();
         self.generation = NEVER;
+    }
+
+    fn forget_frames(&mut self) {
         self.frames.clear();
         self.links.clear();
+        self.loose = 0;
     }
 
     /// True when the frames were found by the rules of this generation.
@@ -137,29 +151,99 @@ impl Trace {
         generation == Some(self.generation)
     }
 
-    /// Walks from `first` to the end of the stack at `high`, by the rules of `generation`. `read` gives words between
-    /// the stack pointer and `high`. At most `max` frames are kept, without the allocator's own at the leaf end.
+    /// Walks from `first` to the end of the stack at `high`, by the rules of `generation`. At most `max` frames are kept,
+    /// without that of `first` and without the allocator's own at the leaf end.
     pub(crate) fn walk(
         &mut self,
         first: Registers,
         high: u64,
         generation: u64,
         max: usize,
-        read: impl Fn(u64) -> Option<u64>,
+        words: &impl Words,
         rules: &mut impl Rules,
     ) -> Walked {
-        if self.generation != generation || self.high != high {
-            self.frames.clear();
-            self.generation = generation;
+        self.adopt(generation);
+        if self.high != high {
+            self.forget_frames();
             self.high = high;
         }
         let last = self.frames.len();
         self.fresh.clear();
-        let mut at = first;
-        let mut key = Key::first(first.pc);
+        let kept = match self.leave(first, words, rules) {
+            Step::Caller(program) => self.meet(program, words, rules),
+            end => {
+                self.end = end;
+                0
+            }
+        };
+        if kept == last && kept != 0 && self.fresh.is_empty() && self.max == max {
+            self.found.same = true;
+            return self.found;
+        }
+        self.take_over(kept);
+        self.max = max;
+        self.found = self.result();
+        self.found
+    }
+
+    /// Walks from `first` out of the allocator, by the rules of `generation`, and no further.
+    pub(crate) fn caller(
+        &mut self,
+        first: Registers,
+        generation: u64,
+        words: &impl Words,
+        rules: &mut impl Rules,
+    ) -> Option<Registers> {
+        self.adopt(generation);
+        match self.leave(first, words, rules) {
+            Step::Caller(program) => Some(program),
+            _ => None,
+        }
+    }
+
+    /// From here on rules are those of this generation.
+    fn adopt(&mut self, generation: u64) {
+        if self.generation != generation {
+            self.forget();
+            self.generation = generation;
+        }
+    }
+
+    /// The program's registers after its call to the allocator; how the walk ended, when it did before.
+    #[inline]
+    fn leave(&mut self, first: Registers, words: &impl Words, rules: &mut impl Rules) -> Step {
+        match self.ways.out(first, words, |pc| rules.is_own(pc)) {
+            Some(program) => Step::Caller(program),
+            None => self.leave_by_rules(first, words, rules),
+        }
+    }
+
+    #[inline(never)]
+    fn leave_by_rules(&mut self, first: Registers, words: &impl Words, rules: &mut impl Rules) -> Step {
+        let mut way = way::Walked::from(first);
+        let (mut at, mut key) = (first, Key::first(first.pc));
+        for _ in 0..MAX_DEPTH {
+            let Some(rule) = rule::known(key, self.generation).or_else(|| rules.find(key)) else { return Step::Broken };
+            let step = take(rule, at, key, words, rules);
+            let Step::Caller(caller) = step else { return step };
+            let own = rules.is_own(caller.pc);
+            way.step(at, rule, caller, own);
+            at = caller;
+            key = Key::caller(at.pc);
+            if !own {
+                self.ways.keep(&way);
+                return Step::Caller(at);
+            }
+        }
+        Step::Broken
+    }
+
+    /// Walks from the program's registers until the rest is that of the last walk; so many frames of it hold.
+    #[inline]
+    fn meet(&mut self, mut at: Registers, words: &impl Words, rules: &mut impl Rules) -> usize {
         // Frames of the last walk that may still be met.
-        let mut left = last;
-        let kept = loop {
+        let mut left = self.frames.len();
+        loop {
             while let Some(frame) = self.frames.get(left.wrapping_sub(1))
                 && frame.at.sp < at.sp
             {
@@ -170,15 +254,15 @@ impl Trace {
                 && frame.at.pc == at.pc
                 && (frame.at.bp == at.bp || !frame.needs_bp)
             {
-                let held = self.held(left - 1, &read);
-                if held == 0 && self.ends_as_before(&read) {
-                    break left;
+                let held = self.held(left - 1, words);
+                if held == 0 && self.ends_as_before(words) {
+                    return left;
                 }
                 for frame in self.frames.get(held + 1..left).unwrap_or(&[]).iter().rev() {
                     // Frame pointers that no step needed were not compared: the remembered one may be old.
-                    let frame = Frame { at: Registers { bp: at.bp, ..frame.at }, ..*frame };
+                    let frame = Fresh { at: Registers { bp: at.bp, ..frame.at }, rule: frame.rule };
                     if frame.rule.restores_bp() {
-                        at.bp = read(frame.rule.bp_slot(frame.at)).unwrap_or(0);
+                        at.bp = words.read(frame.rule.bp_slot(frame.at)).unwrap_or(0);
                     }
                     self.fresh.push(frame);
                 }
@@ -186,63 +270,51 @@ impl Trace {
                     && let Some(frame) = self.frames.get(held)
                 {
                     at = Registers { bp: at.bp, ..frame.at };
-                    key = Key::caller(at.pc);
                 }
                 left = held;
             }
-            let Some(rule) = rule::known(key, generation).or_else(|| rules.find(key)) else {
+            let key = Key::caller(at.pc);
+            let Some(rule) = rule::known(key, self.generation).or_else(|| rules.find(key)) else {
                 self.end = Step::Broken;
-                break 0;
+                return 0;
             };
-            self.fresh.push(Frame { at, rule, hash: 0, links: 0, needs_bp: false, doubtful: false });
+            self.fresh.push(Fresh { at, rule });
             if self.fresh.len() == MAX_DEPTH {
                 // No end, but no doubt either. The root is not one: nothing can be taken over.
                 self.end = Step::End;
                 self.generation = NEVER;
-                break 0;
+                return 0;
             }
-            let step = if rule.kind() == Kind::Opaque { rules.step(at, key.is_first()) } else { rule.step(at, &read) };
-            match step {
+            match take(rule, at, key, words, rules) {
                 Step::Caller(caller) => at = caller,
                 end => {
                     self.end = end;
-                    break 0;
+                    return 0;
                 }
             }
-            key = Key::caller(at.pc);
-        };
-        if kept == last && self.fresh.is_empty() && self.max == max {
-            self.found.same = true;
-            return self.found;
         }
-        self.take_over(kept);
-        self.max = max;
-        self.found = self.result();
-        self.found
     }
 
     /// The outermost frame to which the words still lead that led the last walk from frame `top` outward.
     #[inline]
-    fn held(&self, top: usize, read: &impl Fn(u64) -> Option<u64>) -> usize {
+    fn held(&self, top: usize, words: &impl Words) -> usize {
         let count = self.frames.get(top).map_or(0, |frame| frame.links as usize);
-        let links = self.links.get(..count).unwrap_or(&[]);
-        let mut rest = links.iter();
-        while let Some(link) = rest.next_back() {
-            if read(link.slot) != Some(link.value) {
-                // The frame whose step that link is of.
-                let inside = self.frames.get(..=top).unwrap_or(&[]);
-                let caller = inside.iter().rposition(|frame| frame.links as usize <= rest.len());
-                return caller.map_or(0, |caller| caller + 1);
-            }
+        let solid = self.links.get(self.loose..count).unwrap_or(&[]);
+        let rest = count - words.holding(0, solid);
+        if rest == 0 {
+            return 0;
         }
-        0
+        // Link `rest - 1` does not hold: it is of the step of the frame inside of the outermost one that needs no more.
+        let inside = self.frames.get(..=top).unwrap_or(&[]);
+        let caller = inside.iter().rposition(|frame| (frame.links as usize) < rest);
+        caller.map_or(0, |caller| caller + 1)
     }
 
     /// Takes the outermost frame's step again. Its frame pointer is the remembered one if the step needs it.
-    fn ends_as_before(&self, read: &impl Fn(u64) -> Option<u64>) -> bool {
-        self.frames
-            .first()
-            .is_some_and(|root| root.rule.kind() != Kind::Opaque && root.rule.step(root.at, read) == self.end)
+    fn ends_as_before(&self, words: &impl Words) -> bool {
+        self.frames.first().is_some_and(|root| {
+            root.rule.kind() != Kind::Opaque && root.rule.step(root.at, |addr| words.read(addr)) == self.end
+        })
     }
 
     /// Puts the fresh frames above the first `kept` of the last walk.
@@ -250,58 +322,55 @@ impl Trace {
         self.frames.truncate(kept);
         let mut caller = self.frames.last().copied();
         self.links.truncate(caller.map_or(0, |caller| caller.links as usize));
-        while let Some(mut frame) = self.fresh.pop() {
-            let kind = frame.rule.kind();
+        if self.loose > self.links.len() {
+            self.loose = self.links.iter().rposition(|link| link.slot == u64::MAX).map_or(0, |last| last + 1);
+        }
+        self.frames.reserve(self.fresh.len());
+        self.links.reserve(2 * self.fresh.len());
+        while let Some(Fresh { at, rule }) = self.fresh.pop() {
             let mut hash = HASH_SEED;
             let mut rest_needs = false;
-            if let Some(caller) = caller {
+            let mut doubtful = rule.is_doubtful();
+            if let Some(caller) = &caller {
                 hash = caller.hash;
                 rest_needs = caller.needs_bp;
-                frame.doubtful = caller.doubtful;
-                self.link(&frame, &caller);
+                doubtful |= caller.doubtful;
+                self.link(at, rule, caller);
             }
-            frame.links = self.links.len() as u32;
-            frame.hash = hash_step(hash, frame.at.pc);
-            frame.needs_bp = match kind {
+            let needs_bp = match rule.kind() {
                 Kind::Pointer | Kind::PointerStrict | Kind::Opaque => true,
-                Kind::Stack => rest_needs && !frame.rule.restores_bp(),
+                Kind::Stack => rest_needs && !rule.restores_bp(),
                 Kind::End => false,
             };
-            frame.doubtful |= frame.rule.is_doubtful();
+            let links = self.links.len() as u32;
+            let frame = Frame { at, rule, hash: hash_step(hash, at.pc), links, needs_bp, doubtful };
             self.frames.push(frame);
             caller = Some(frame);
         }
     }
 
-    fn link(&mut self, frame: &Frame, caller: &Frame) {
-        let slot = frame.rule.bp_slot(frame.at);
+    #[inline]
+    fn link(&mut self, at: Registers, rule: Rule, caller: &Frame) {
+        let slot = rule.bp_slot(at);
         // Below the frame nothing can be relied upon.
-        if frame.rule.kind() == Kind::Opaque || (frame.rule.restores_bp() && slot < frame.at.sp) {
-            self.links.push(Link::NONE);
+        if rule.kind() == Kind::Opaque || (rule.restores_bp() && slot < at.sp) {
+            self.links.push(NO_LINK);
+            self.loose = self.links.len();
             return;
         }
         self.links.push(Link { slot: caller.at.sp.wrapping_sub(8), value: caller.at.pc });
-        if caller.needs_bp && frame.rule.restores_bp() {
+        if caller.needs_bp && rule.restores_bp() {
             self.links.push(Link { slot, value: caller.at.bp });
         }
     }
 
-    /// The number of frames without the allocator's own at the leaf end.
-    fn outer(&self) -> usize {
-        // The first frame is the place of the walk itself.
-        let callers = self.frames.len().saturating_sub(1);
-        let own =
-            self.frames.get(..callers).unwrap_or(&[]).iter().rev().take_while(|frame| frame.rule.is_own()).count();
-        callers - own
-    }
-
     fn result(&self) -> Walked {
-        let outer = self.outer();
-        let depth = outer.min(self.max);
-        let doubtful = self.end == Step::Broken || self.frames.last().is_some_and(|frame| frame.doubtful);
+        let frames = self.frames.as_slice();
+        let depth = frames.len().min(self.max);
+        let doubtful = self.end == Step::Broken || frames.last().is_some_and(|frame| frame.doubtful);
         let leaf = |frame: &Frame| frame.at.pc.wrapping_sub(1);
-        let hash = match self.frames.get(outer - depth..outer) {
-            Some([below @ .., top]) if outer == depth => {
+        let hash = match frames.get(frames.len() - depth..) {
+            Some([below @ .., top]) if frames.len() == depth => {
                 hash_step(below.last().map_or(HASH_SEED, |frame| frame.hash), leaf(top))
             }
             Some([below @ .., top]) => {
@@ -309,21 +378,27 @@ impl Trace {
             }
             _ => HASH_SEED,
         };
-        let truncated = self.end == Step::Broken || depth < outer;
+        let truncated = self.end == Step::Broken || depth < frames.len();
         Walked { depth, hash: hash_end(hash), truncated, doubtful, same: false }
     }
 
     /// The frames of the last walk, leaf first: return addresses, but the leaf, which is the last byte of its call.
     pub(crate) fn frames(&self, walked: Walked) -> impl Iterator<Item = u64> + Clone {
-        let outer = self.outer();
-        let kept = self.frames.get(outer - walked.depth.min(outer)..outer).unwrap_or(&[]);
+        let kept = self.frames.get(self.frames.len().saturating_sub(walked.depth)..).unwrap_or(&[]);
         // Readers of heap files take the leaf as it is and one off all others: the leaf is named by the last byte of
         // its call, not by the byte behind it, which may belong to the next line or function.
-        kept.iter()
-            .rev()
-            .zip(0_usize..)
-            .map(|(frame, i)| if i == 0 { frame.at.pc.wrapping_sub(1) } else { frame.at.pc })
+        let (callers, leaf) = match kept {
+            [callers @ .., leaf] => (callers, Some(leaf.at.pc.wrapping_sub(1))),
+            [] => (kept, None),
+        };
+        leaf.into_iter().chain(callers.iter().rev().map(|frame| frame.at.pc))
     }
+}
+
+/// Takes the step of a frame.
+#[inline]
+fn take(rule: Rule, at: Registers, key: Key, words: &impl Words, rules: &mut impl Rules) -> Step {
+    if rule.kind() == Kind::Opaque { rules.step(at, key.is_first()) } else { rule.step(at, |addr| words.read(addr)) }
 }
 
 #[cfg(test)]
@@ -389,24 +464,16 @@ mod tests {
             if place == ROOT_PC - 1 || place == ROOT_PC {
                 return Rule::END;
             }
-            let own = place >= OWN;
-            let rule = match Machine::shape((place & 0xffff).wrapping_sub(0x1000) / 0x100) {
+            match Machine::shape((place & 0xffff).wrapping_sub(0x1000) / 0x100) {
                 Shape::Plain(words) => Rule::stack(words, None),
                 Shape::Saves(words, slot) => Rule::stack(words, Some(slot)),
                 Shape::Pointer => Rule::pointer(false),
                 Shape::Odd => Rule::OPAQUE,
-            };
-            rule.marked(own, false)
+            }
         }
 
         fn set(&mut self, addr: u64, word: u64) {
             self.words[((HIGH - addr) / 8) as usize] = word;
-        }
-
-        fn read(&self, addr: u64) -> Option<u64> {
-            self.reads.set(self.reads.get() + 1);
-            let sp = self.truth.last().expect("root").sp;
-            (sp..HIGH - 7).contains(&addr).then(|| self.words[((HIGH - addr) / 8) as usize])
         }
 
         fn call(&mut self, function: u64, own: bool) {
@@ -443,7 +510,7 @@ mod tests {
         fn walk(&mut self, trace: &mut Trace, max: usize) -> usize {
             let first = *self.truth.last().expect("root");
             let before = self.reads.get();
-            let walked = trace.walk(first, HIGH, 1, max, |addr| self.read(addr), &mut Pretended { machine: self });
+            let walked = trace.walk(first, HIGH, 1, max, self, &mut Pretended { machine: self });
             let reads = self.reads.get() - before;
             let outer = self.truth.len() - 1;
             let own = self.truth[..outer].iter().rev().take_while(|frame| frame.pc >= OWN).count();
@@ -460,6 +527,14 @@ mod tests {
         }
     }
 
+    impl Words for Machine {
+        fn read(&self, addr: u64) -> Option<u64> {
+            self.reads.set(self.reads.get() + 1);
+            let sp = self.truth.last().expect("root").sp;
+            (sp..HIGH - 7).contains(&addr).then(|| self.words[((HIGH - addr) / 8) as usize])
+        }
+    }
+
     struct Pretended<'a> {
         machine: &'a Machine,
     }
@@ -473,6 +548,10 @@ mod tests {
             let Some(sp) = self.machine.read(at.sp) else { return Step::Broken };
             let Some(pc) = self.machine.read(sp - 8) else { return Step::Broken };
             Step::Caller(Registers { pc, sp, bp: at.bp })
+        }
+
+        fn is_own(&self, pc: u64) -> bool {
+            pc >= OWN
         }
     }
 

@@ -24,7 +24,7 @@ use core::fmt::Write as _;
 
 use crate::drops::Reason;
 use crate::reader::{RemoteMemory, Table, TableError};
-use crate::root::{Counts, Root, Thread};
+use crate::root::{Counts, Root, Tctx, Thread};
 use crate::unbias::{self, Written};
 
 /// Takes the bytes of a heap file.
@@ -45,18 +45,15 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn add(&mut self, other: &Pair) {
-        add(&mut self.current, &other.current);
-        add(&mut self.cumulative, &other.cumulative);
+    /// Of one stack in one thread.
+    pub fn of(tctx: &Tctx) -> Pair {
+        Pair { current: tctx.current(), cumulative: tctx.cumulative }
     }
-}
 
-fn add(sum: &mut Counts, more: &Counts) {
-    // Sums of a damaged table must not panic.
-    sum.objects = sum.objects.wrapping_add(more.objects);
-    sum.bytes = sum.bytes.wrapping_add(more.bytes);
-    sum.weight_objects8 = sum.weight_objects8.wrapping_add(more.weight_objects8);
-    sum.weight_bytes = sum.weight_bytes.wrapping_add(more.weight_bytes);
+    pub fn add(&mut self, other: &Pair) {
+        self.current.add(&other.current);
+        self.cumulative.add(&other.cumulative);
+    }
 }
 
 /// How counts become numbers of the file.
@@ -299,9 +296,11 @@ impl ThreadSum {
             _pad: 0,
             name: [0; 16],
             samples: 0,
+            frees: 0,
             allocated_bytes: 0,
             deallocated_bytes: 0,
-            reserved: 0,
+            kept: 0,
+            freed: 0,
         },
         pair: Pair { current: Counts::ZERO, cumulative: Counts::ZERO },
     };
@@ -322,7 +321,7 @@ pub fn write_table<M: RemoteMemory, S: ByteSink>(
     let mut totals = Pair::default();
     torn += table
         .tctxs(|_, tctx| {
-            totals.add(&Pair { current: tctx.current, cumulative: tctx.cumulative });
+            totals.add(&Pair::of(tctx));
             Ok::<_, WriteError<S::Error>>(())
         })?
         .torn;
@@ -330,14 +329,18 @@ pub fn write_table<M: RemoteMemory, S: ByteSink>(
     torn += write_threads(table, writer, sums)?;
 
     let walk = table.contexts(|_, context, frames| {
-        let pair = Pair { current: context.current, cumulative: context.cumulative };
+        let mut pair = Pair::default();
+        table.tctxs_of(context, |_, tctx| {
+            pair.add(&Pair::of(tctx));
+            Ok::<_, WriteError<S::Error>>(())
+        })?;
         if !writer.wants(&pair) {
             return Ok::<_, WriteError<S::Error>>(());
         }
         writer.stack(frames).map_err(sink)?;
         writer.total(&pair).map_err(sink)?;
         table.tctxs_of(context, |_, tctx| {
-            let pair = Pair { current: tctx.current, cumulative: tctx.cumulative };
+            let pair = Pair::of(tctx);
             if !writer.wants(&pair) {
                 return Ok::<_, WriteError<S::Error>>(());
             }
@@ -378,7 +381,7 @@ fn write_threads<M: RemoteMemory, S: ByteSink>(
         torn += table
             .tctxs(|_, tctx| {
                 if let Ok(i) = batch.binary_search_by_key(&tctx.thread, |sum| sum.addr) {
-                    batch[i].pair.add(&Pair { current: tctx.current, cumulative: tctx.cumulative });
+                    batch[i].pair.add(&Pair::of(tctx));
                 }
                 Ok::<_, WriteError<S::Error>>(())
             })?

@@ -32,8 +32,9 @@ const _: () = {
     assert!(offset_of!(Root, contexts) == 264);
     assert!(size_of::<Segment>() == 32);
     assert!(size_of::<Counts>() == 32);
-    assert!(size_of::<Context>() == 96);
-    assert!(size_of::<Tctx>() == 96);
+    assert!(size_of::<Context>() == 32);
+    assert!(size_of::<Tctx>() == 128);
+    assert!(offset_of!(Tctx, freed) == 32);
     assert!(size_of::<Live>() == 64);
-    assert!(size_of::<Thread>() == 64);
+    assert!(size_of::<Thread>() == 80);
 };

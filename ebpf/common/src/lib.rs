@@ -10,6 +10,7 @@
 //! - `keys`: keys and values of the kernel maps.
 //! - `config`: settings written into the kernel object before it is loaded.
 //! - `logic`: decisions that need no kernel helper, tested on the host.
+//! - `decode`: records of the table out of copied bytes (feature `heap`).
 //! - `reader`: walks the profile table of any address space (feature `heap`).
 //! - `unbias`: weights of samples, and the numbers of a heap file (feature `heap`).
 //! - `heap_v2`: writes heap files, from a table or line by line (feature `heap`).
@@ -21,6 +22,8 @@
 
 pub mod abi;
 pub mod config;
+#[cfg(feature = "heap")]
+mod decode;
 pub mod drops;
 pub mod event;
 #[cfg(feature = "heap")]

@@ -10,10 +10,10 @@
 use core::mem::size_of;
 
 use crate::abi::{ABI_VERSION, MAX_FRAMES, ROOT_MAGIC};
-use crate::drops::DROP_REASONS;
+use crate::decode::{self, Fields};
 use crate::root::{
-    Context, Counts, KIND_CONTEXT, KIND_LIVE, KIND_TCTX, KIND_THREAD, LIVE_FREE, LIVE_SET, Live, Root, STATE_READY,
-    Segment, Tctx, Thread,
+    Context, KIND_CONTEXT, KIND_LIVE, KIND_TCTX, KIND_THREAD, LIVE_FREE, LIVE_SET, Live, Root, STATE_READY, Segment,
+    Tctx, Thread,
 };
 
 /// Copies bytes out of an address space.
@@ -99,7 +99,7 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
     pub fn open(memory: &'m M, root_addr: u64) -> Result<Table<'m, M>, TableError> {
         let mut bytes = [0; size_of::<Root>()];
         memory.read(root_addr, &mut bytes)?;
-        let root = decode_root(&bytes);
+        let root = decode::root(&bytes);
         if root.magic != ROOT_MAGIC {
             return Err(TableError::BadMagic { found: root.magic });
         }
@@ -120,10 +120,21 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
         if root.state != STATE_READY {
             return Err(TableError::NotReady);
         }
-        Ok(Table { memory, root })
+        let mut table = Table { memory, root };
+        let (mut samples, mut frees) = (root.samples, root.frees);
+        // Of a damaged list what could be read: the counters are no reason to refuse the rest.
+        let _ = table.threads(|_, thread| {
+            if thread.alive == 1 {
+                samples = samples.wrapping_add(thread.samples);
+                frees = frees.wrapping_add(thread.frees);
+            }
+            Ok::<_, TableError>(())
+        });
+        (table.root.samples, table.root.frees) = (samples, frees);
+        Ok(table)
     }
 
-    /// The root as it was when the table was opened.
+    /// The root as it was when the table was opened; `samples` and `frees` with those of the living threads.
     pub fn root(&self) -> &Root {
         &self.root
     }
@@ -131,14 +142,14 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
     pub fn threads<E: From<TableError>>(&self, mut each: impl FnMut(u64, &Thread) -> Result<(), E>) -> Result<Walk, E> {
         self.fixed::<E>(self.root.threads, KIND_THREAD, size_of::<Thread>(), |addr, bytes, walk| {
             walk.records += 1;
-            each(addr, &decode_thread(bytes))
+            each(addr, &decode::thread(bytes))
         })
     }
 
     pub fn tctxs<E: From<TableError>>(&self, mut each: impl FnMut(u64, &Tctx) -> Result<(), E>) -> Result<Walk, E> {
         self.fixed::<E>(self.root.tctxs, KIND_TCTX, size_of::<Tctx>(), |addr, bytes, walk| {
             walk.records += 1;
-            each(addr, &decode_tctx(bytes))
+            each(addr, &decode::tctx(bytes))
         })
     }
 
@@ -146,7 +157,7 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
     pub fn lives<E: From<TableError>>(&self, mut each: impl FnMut(u64, &Live) -> Result<(), E>) -> Result<Walk, E> {
         let epoch = self.root.epoch;
         self.fixed::<E>(self.root.lives, KIND_LIVE, size_of::<Live>(), |addr, bytes, walk| {
-            let live = decode_live(bytes);
+            let live = decode::live(bytes);
             match live.state {
                 LIVE_SET if live.ptr != 0 && live.tctx != 0 => {
                     if live.epoch == epoch {
@@ -176,7 +187,7 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
                 self.memory.read(start + offset, &mut chunk[..filled]).map_err(TableError::from)?;
                 let mut at = 0;
                 while let Some(header) = chunk[..filled].get(at..at + size_of::<Context>()) {
-                    let context = decode_context(header);
+                    let context = decode::context(header);
                     let depth = context.depth as usize;
                     if depth > MAX_FRAMES {
                         // Its length is unknown, and so is the place of the next record.
@@ -208,7 +219,7 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
     pub fn context(&self, addr: u64, frames: &mut [u64; MAX_FRAMES]) -> Result<Context, TableError> {
         let mut bytes = [0; CONTEXT_BYTES];
         self.memory.read(addr, &mut bytes[..size_of::<Context>()])?;
-        let context = decode_context(&bytes);
+        let context = decode::context(&bytes);
         let depth = context.depth as usize;
         if depth > MAX_FRAMES {
             return Err(TableError::BadSegment { addr });
@@ -244,13 +255,13 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
     pub fn tctx(&self, addr: u64) -> Result<Tctx, TableError> {
         let mut bytes = [0; size_of::<Tctx>()];
         self.memory.read(addr, &mut bytes)?;
-        Ok(decode_tctx(&bytes))
+        Ok(decode::tctx(&bytes))
     }
 
     pub fn thread(&self, addr: u64) -> Result<Thread, TableError> {
         let mut bytes = [0; size_of::<Thread>()];
         self.memory.read(addr, &mut bytes)?;
-        Ok(decode_thread(&bytes))
+        Ok(decode::thread(&bytes))
     }
 
     /// Records of one size, chunk by chunk.
@@ -295,7 +306,7 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
         while addr != 0 {
             let mut bytes = [0; size_of::<Segment>()];
             self.memory.read(addr, &mut bytes).map_err(TableError::from)?;
-            let segment = decode_segment(&bytes);
+            let segment = decode::segment(&bytes);
             let sane = segment.kind == kind
                 && addr.is_multiple_of(8)
                 && segment.used_bytes <= segment.capacity_bytes
@@ -341,145 +352,15 @@ impl CycleCheck {
     }
 }
 
-/// Takes native-endian fields off the front of a record whose length the caller has checked; past the end it gives 0.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn u32(&mut self) -> u32 {
-        self.take().map_or(0, u32::from_ne_bytes)
-    }
-
-    fn u64(&mut self) -> u64 {
-        self.take().map_or(0, u64::from_ne_bytes)
-    }
-
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, tail) = self.0.split_first_chunk::<N>()?;
-        self.0 = tail;
-        Some(*head)
-    }
-
-    fn counts(&mut self) -> Counts {
-        Counts { objects: self.u64(), bytes: self.u64(), weight_objects8: self.u64(), weight_bytes: self.u64() }
-    }
-}
-
-fn decode_root(bytes: &[u8]) -> Root {
-    let mut f = Fields(bytes);
-    Root {
-        magic: f.u64(),
-        abi_version: f.u32(),
-        root_size: f.u32(),
-        segment_size: f.u32(),
-        context_size: f.u32(),
-        tctx_size: f.u32(),
-        live_size: f.u32(),
-        thread_size: f.u32(),
-        state: f.u32(),
-        pid: f.u32(),
-        epoch: f.u32(),
-        prof_active: f.u32(),
-        dump_request: f.u32(),
-        dump_served: f.u32(),
-        lg_sample: f.u32(),
-        opt_prof: f.u32(),
-        opt_accum: f.u32(),
-        max_frames: f.u32(),
-        _pad: f.u32(),
-        start_ns: f.u64(),
-        samples: f.u64(),
-        frees: f.u64(),
-        dumps: f.u64(),
-        dump_failures: f.u64(),
-        exited_allocated_bytes: f.u64(),
-        exited_deallocated_bytes: f.u64(),
-        drops: {
-            let mut drops = [0; DROP_REASONS];
-            for drop in &mut drops {
-                *drop = f.u64();
-            }
-            drops
-        },
-        contexts: f.u64(),
-        tctxs: f.u64(),
-        lives: f.u64(),
-        threads: f.u64(),
-        allocated_bytes: f.u64(),
-        active_bytes: f.u64(),
-        resident_bytes: f.u64(),
-        mapped_bytes: f.u64(),
-        text_start: f.u64(),
-        text_end: f.u64(),
-    }
-}
-
-fn decode_segment(bytes: &[u8]) -> Segment {
-    let mut f = Fields(bytes);
-    Segment { next: f.u64(), kind: f.u32(), _pad: f.u32(), used_bytes: f.u64(), capacity_bytes: f.u64() }
-}
-
-fn decode_context(bytes: &[u8]) -> Context {
-    let mut f = Fields(bytes);
-    Context {
-        hash: f.u64(),
-        next: f.u64(),
-        tctxs: f.u64(),
-        depth: f.u32(),
-        flags: f.u32(),
-        current: f.counts(),
-        cumulative: f.counts(),
-    }
-}
-
-fn decode_tctx(bytes: &[u8]) -> Tctx {
-    let mut f = Fields(bytes);
-    Tctx {
-        context: f.u64(),
-        next: f.u64(),
-        thread: f.u64(),
-        reserved: f.u64(),
-        current: f.counts(),
-        cumulative: f.counts(),
-    }
-}
-
-fn decode_live(bytes: &[u8]) -> Live {
-    let mut f = Fields(bytes);
-    Live {
-        ptr: f.u64(),
-        usable_bytes: f.u64(),
-        requested_bytes: f.u64(),
-        weight_bytes: f.u64(),
-        tctx: f.u64(),
-        time_ns: f.u64(),
-        next: f.u64(),
-        state: f.u32(),
-        epoch: f.u32(),
-    }
-}
-
-fn decode_thread(bytes: &[u8]) -> Thread {
-    let mut f = Fields(bytes);
-    Thread {
-        uid: f.u32(),
-        tid: f.u32(),
-        alive: f.u32(),
-        _pad: f.u32(),
-        name: f.take().unwrap_or([0; 16]),
-        samples: f.u64(),
-        allocated_bytes: f.u64(),
-        deallocated_bytes: f.u64(),
-        reserved: f.u64(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::vec::Vec;
 
     use super::{RemoteMemory, Table, TableError, Unreadable, Walk};
     use crate::abi::{ABI_VERSION, ROOT_MAGIC};
-    use crate::root::{KIND_CONTEXT, KIND_LIVE, KIND_TCTX, KIND_THREAD, LIVE_BUSY, LIVE_FREE, LIVE_SET, STATE_READY};
+    use crate::root::{
+        Counts, KIND_CONTEXT, KIND_LIVE, KIND_TCTX, KIND_THREAD, LIVE_BUSY, LIVE_FREE, LIVE_SET, STATE_READY,
+    };
 
     const BASE: u64 = 0x10_0000;
 
@@ -517,7 +398,7 @@ mod tests {
             let mut image = Image(std::vec![0; 0x5000]);
             image.u64(0, ROOT_MAGIC);
             image.u32(8, ABI_VERSION);
-            for (i, size) in [344, 32, 96, 96, 64, 64].into_iter().enumerate() {
+            for (i, size) in [344, 32, 32, 128, 64, 80].into_iter().enumerate() {
                 image.u32(12 + 4 * i, size);
             }
             image.u32(36, STATE_READY);
@@ -526,16 +407,19 @@ mod tests {
             for (i, at) in [0x1000_u64, 0x2000, 0x3000, 0x4000].into_iter().enumerate() {
                 image.u64(264 + 8 * i, BASE + at);
             }
-            image.segment(0x1000, 0, KIND_CONTEXT, 96 + 16 + 96);
+            image.segment(0x1000, 0, KIND_CONTEXT, 32 + 16 + 32);
             image.u64(0x1020 + 16, BASE + 0x2020);
             image.u32(0x1020 + 24, 2);
-            image.u64(0x1020 + 32, 7);
-            image.u64(0x1020 + 96, 0xaaaa);
-            image.u64(0x1020 + 104, 0xbbbb);
-            image.segment(0x2000, 0, KIND_TCTX, 96);
+            image.u64(0x1020 + 32, 0xaaaa);
+            image.u64(0x1020 + 40, 0xbbbb);
+            image.segment(0x2000, 0, KIND_TCTX, 128);
             image.u64(0x2020, BASE + 0x1020);
             image.u64(0x2020 + 16, BASE + 0x4020);
-            image.u64(0x2020 + 32, 7);
+            // Freed by others, kept by the thread, of each the objects and the bytes.
+            image.u64(0x2020 + 32, 2);
+            image.u64(0x2020 + 40, 900);
+            image.u64(0x2020 + 64, 9);
+            image.u64(0x2020 + 72, 800);
             image.segment(0x3000, 0, KIND_LIVE, 4 * 64);
             for (i, (state, epoch)) in
                 [(LIVE_FREE, 3), (LIVE_BUSY, 3), (LIVE_SET, 3), (LIVE_SET, 2)].into_iter().enumerate()
@@ -545,8 +429,11 @@ mod tests {
                 image.u32(0x3020 + 64 * i + 56, state);
                 image.u32(0x3020 + 64 * i + 60, epoch);
             }
-            image.segment(0x4000, 0, KIND_THREAD, 64);
+            image.segment(0x4000, 0, KIND_THREAD, 80);
             image.u32(0x4020 + 4, 77);
+            image.u32(0x4020 + 8, 1);
+            image.u64(0x4020 + 32, 9);
+            image.u64(0x4020 + 40, 3);
             image.0[0x4020 + 16..0x4020 + 20].copy_from_slice(b"main");
             image
         }
@@ -561,21 +448,23 @@ mod tests {
         let image = Image::sample();
         let table = image.open().expect("a sound table");
         assert_eq!(table.root().lg_sample, 19);
+        assert_eq!((table.root().samples, table.root().frees), (9, 3));
         let mut stacks = Vec::new();
         let walk = table
             .contexts(|addr, context, frames| {
-                stacks.push((addr, context.current.objects, frames.to_vec()));
-                let mut shares = 0;
+                let mut shares = Counts::ZERO;
                 table.tctxs_of::<TableError>(context, |_, tctx| {
-                    shares += tctx.current.objects;
+                    shares = tctx.current();
                     Ok(())
                 })?;
-                assert_eq!(shares, context.current.objects);
+                stacks.push((addr, shares.objects, shares.bytes, frames.to_vec()));
                 Ok::<_, TableError>(())
             })
             .expect("contexts");
         assert_eq!(walk, Walk { records: 2, torn: 0 });
-        assert_eq!(stacks, [(BASE + 0x1020, 7, std::vec![0xaaaa, 0xbbbb]), (BASE + 0x1020 + 112, 0, std::vec![])]);
+        // Bytes that were freed before they were seen to come are none.
+        let want = [(BASE + 0x1020, 7, 0, std::vec![0xaaaa, 0xbbbb]), (BASE + 0x1020 + 48, 0, 0, std::vec![])];
+        assert_eq!(stacks, want);
         let mut lives = Vec::new();
         let walk = table
             .lives(|_, live| {

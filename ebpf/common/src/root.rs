@@ -78,7 +78,8 @@ pub struct Root {
     /// `CLOCK_MONOTONIC` ns at which the table was set up.
     pub start_ns: u64,
 
-    /// Samples recorded, and sampled objects freed again, since the table was set up.
+    /// Samples recorded, and sampled objects freed again, since the table was set up: by threads that have ended; the
+    /// living keep their own in `Thread`. What [`crate::reader::Table::root`] gives has those added.
     pub samples: u64,
     pub frees: u64,
     /// Dumps written, and dumps that failed.
@@ -136,9 +137,17 @@ pub struct Counts {
 
 impl Counts {
     pub const ZERO: Counts = Counts { objects: 0, bytes: 0, weight_objects8: 0, weight_bytes: 0 };
+
+    pub fn add(&mut self, more: &Counts) {
+        // Sums of a damaged table must not panic.
+        self.objects = self.objects.wrapping_add(more.objects);
+        self.bytes = self.bytes.wrapping_add(more.bytes);
+        self.weight_objects8 = self.weight_objects8.wrapping_add(more.weight_objects8);
+        self.weight_bytes = self.weight_bytes.wrapping_add(more.weight_bytes);
+    }
 }
 
-/// One distinct stack, followed by `depth` frames as u64, leaf first, 0 never valid: return addresses, but for the leaf,
+/// One distinct stack; its counts are those of its [`Tctx`]s together. Followed by `depth` frames as u64, leaf first, 0 never valid: return addresses, but for the leaf,
 /// which is the last byte of its call (a heap file's readers do not take one off it; one that does stays inside the
 /// call). The allocator's own frames at the leaf end are left out where it is a library of its own.
 #[repr(C)]
@@ -152,14 +161,13 @@ pub struct Context {
     pub depth: u32,
     /// Bit 0: the walk ended early (stack memory or unwind information missing).
     pub flags: u32,
-    pub current: Counts,
-    pub cumulative: Counts,
 }
 
 /// [`Context::flags`] bit: the walk ended before the outermost frame.
 pub const CONTEXT_TRUNCATED: u32 = 1;
 
-/// Counts of one stack in one thread.
+/// Counts of one stack in one thread. Samples that the thread took and frees are counted in words that only the thread
+/// writes; what others free of them is counted apart, so that no sample waits for another thread's cache line.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Tctx {
@@ -169,8 +177,26 @@ pub struct Tctx {
     /// Address of the [`Thread`].
     pub thread: u64,
     pub reserved: u64,
-    pub current: Counts,
+    /// Samples of the thread that others freed. Lies before `kept`: who copies upwards never sees a free without its
+    /// sample.
+    pub freed: Counts,
+    /// Samples of the thread less those that it freed itself.
+    pub kept: Counts,
     pub cumulative: Counts,
+}
+
+impl Tctx {
+    /// What is live: `kept` less `freed`, and nothing where a change in between would make that negative.
+    pub fn current(&self) -> Counts {
+        // Words of one record may belong to slightly different moments: each by itself.
+        let less = u64::saturating_sub;
+        Counts {
+            objects: less(self.kept.objects, self.freed.objects),
+            bytes: less(self.kept.bytes, self.freed.bytes),
+            weight_objects8: less(self.kept.weight_objects8, self.freed.weight_objects8),
+            weight_bytes: less(self.kept.weight_bytes, self.freed.weight_bytes),
+        }
+    }
 }
 
 /// One live sampled object.
@@ -207,10 +233,14 @@ pub struct Thread {
     pub _pad: u32,
     /// NUL-terminated; empty when never named.
     pub name: [u8; 16],
+    /// Samples that it took, and sampled objects that it freed; 0 again in a new thread.
     pub samples: u64,
+    pub frees: u64,
     /// Bytes ever allocated and freed by the thread, refreshed at its sample points and at its end.
     pub allocated_bytes: u64,
     pub deallocated_bytes: u64,
-    /// Live samples taken by the thread; the record of an ended thread without any may serve a new thread.
-    pub reserved: u64,
+    /// Samples it took less those that it freed itself, and those of them that others freed. The record of an ended thread
+    /// for which both are the same may serve a new thread.
+    pub kept: u64,
+    pub freed: u64,
 }

@@ -112,15 +112,11 @@ fn bytes_are_as_recorded() {
     );
     record(&mut text, "Segment", &numbered!(Segment: next, kind, _pad, used_bytes, capacity_bytes));
     record(&mut text, "Counts", &counts);
-    record(
-        &mut text,
-        "Context",
-        &numbered!(Context: hash, next, tctxs, depth, flags, current[= counts], cumulative[= counts]),
-    );
+    record(&mut text, "Context", &numbered!(Context: hash, next, tctxs, depth, flags));
     record(
         &mut text,
         "Tctx",
-        &numbered!(Tctx: context, next, thread, reserved, current[= counts], cumulative[= counts]),
+        &numbered!(Tctx: context, next, thread, reserved, freed[= counts], kept[= counts], cumulative[= counts]),
     );
     record(
         &mut text,
@@ -130,7 +126,8 @@ fn bytes_are_as_recorded() {
     record(
         &mut text,
         "Thread",
-        &numbered!(Thread: uid, tid, alive, _pad, name[each], samples, allocated_bytes, deallocated_bytes, reserved),
+        &numbered!(Thread: uid, tid, alive, _pad, name[each], samples, frees, allocated_bytes, deallocated_bytes, kept,
+            freed),
     );
 
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records.txt");

@@ -54,7 +54,7 @@ pub fn read(memory: &impl RemoteMemory, root: u64) -> Result<Reading, TableError
     let seen_tctxs = table.tctxs(|_, tctx| {
         if let Some(frames) = contexts.get(&tctx.context) {
             let thread = threads.get(&tctx.thread).copied();
-            let _: StackId = profile.add(frames, thread, tctx.current.into(), tctx.cumulative.into());
+            let _: StackId = profile.add(frames, thread, tctx.current().into(), tctx.cumulative.into());
         } else {
             astray += 1;
         }

@@ -49,17 +49,21 @@ impl Seed {
     pub fn read(memory: &impl RemoteMemory, root: u64) -> Result<Seed, TableError> {
         let mut seed = Seed { began_ns: monotonic_ns(), ..Seed::default() };
         let table = Table::open(memory, root)?;
-        let contexts = table.contexts(|address, context, frames| {
-            let entry = SeedContext { frames: frames.to_vec(), cumulative: context.cumulative };
+        let contexts = table.contexts(|address, _, frames| {
+            let entry = SeedContext { frames: frames.to_vec(), cumulative: Counts::ZERO };
             seed.contexts.insert(address, entry);
             Ok::<_, TableError>(())
         })?;
-        seed.counted_ns = seed.began_ns.midpoint(monotonic_ns());
         let mut context_of = HashMap::new();
+        let counting_ns = monotonic_ns();
         let tctxs = table.tctxs(|address, tctx| {
             context_of.insert(address, tctx.context);
+            if let Some(context) = seed.contexts.get_mut(&tctx.context) {
+                context.cumulative.add(&tctx.cumulative);
+            }
             Ok::<_, TableError>(())
         })?;
+        seed.counted_ns = counting_ns.midpoint(monotonic_ns());
         // A record can change while it is copied and come out as half of each. So the samples are read twice, and one
         // counts when it was the same both times; one that changed in between was written after `began_ns`, and then the
         // ring has its records. The link to the next record says nothing about the sample.

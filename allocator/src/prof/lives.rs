@@ -1,0 +1,226 @@
+//! Live samples by address: hash chains in 64 shards, each with a lock (`ProfLives`), one of which is held at a time.
+//!
+//! ```text
+//!  Shard ─► Buckets { heads: [_; 2^n], at most as many samples } ─► LiveCell ─► …      freed cells wait in the shard
+//! ```
+//!
+//! I-LIVES-1: a chain without the address, read between two equal even values of the shard's sequence word, proves that
+//! the address is not sampled. The owner of an object asks about it, so its own sample cannot come or go meanwhile.
+#![forbid(unsafe_code)]
+
+use crate::prim::{AtomicU32, AtomicU64, Ordering, fence};
+
+use jeprobe_abi::root::{KIND_LIVE, LIVE_FREE};
+
+use super::records::{Appender, Link, LiveCell, Ptr, alloc_links, alloc_value, jeprobe_root};
+use crate::sync::mutex::{Guard, Mutex};
+use crate::sync::rank::Rank;
+
+const SHARDS: usize = 64;
+/// Buckets of a shard's first table: 512 bytes.
+const FIRST_BUCKETS: usize = 64;
+/// Links of a chain followed without the lock; longer chains are rare at a load below one.
+const MAX_PEEK: usize = 32;
+
+pub(super) struct Shard {
+    /// Even: at rest. Odd: chains are being changed. Changed under `lock`.
+    sequence: AtomicU32,
+    buckets: Link<Buckets>,
+    pub(super) lock: Mutex<ShardState>,
+}
+
+pub(super) struct Buckets {
+    heads: &'static [Link<LiveCell>],
+}
+
+pub(super) struct ShardState {
+    records: Appender,
+    free: Option<Ptr<LiveCell>>,
+    pub(super) live: usize,
+}
+
+static LIVES: [Shard; SHARDS] = [const {
+    Shard {
+        sequence: AtomicU32::new(0),
+        buckets: Link::none(),
+        lock: Mutex::new(
+            Rank::ProfLives,
+            ShardState { records: Appender::new(KIND_LIVE, 1 << 10), free: None, live: 0 },
+        ),
+    }
+}; SHARDS];
+
+/// Shard and bucket hash of an address. Blocks are at least 8 bytes apart.
+pub(super) fn place(ptr: usize) -> (&'static Shard, usize) {
+    let hash = ((ptr >> 3) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let shard = &LIVES[(hash >> 58) as usize % SHARDS];
+    (shard, (hash >> 20) as usize)
+}
+
+/// Takes every sample out of its chain, one shard at a time, and hands it to `each` before its cell is used again.
+pub(super) fn clear(mut each: impl FnMut(Ptr<LiveCell>)) {
+    for shard in &LIVES {
+        let mut state = shard.lock.lock();
+        let Some(buckets) = shard.buckets.get() else { continue };
+        shard.changing(|| {
+            for head in buckets.heads {
+                while let Some(live) = head.get() {
+                    head.set(live.next.get());
+                    each(live);
+                    state.recycle(live);
+                    state.live -= 1;
+                }
+            }
+        });
+    }
+}
+
+/// Live samples, summed over the shards at slightly different moments.
+#[cfg(test)]
+pub(super) fn count() -> usize {
+    LIVES.iter().map(|shard| shard.lock.lock().live).sum()
+}
+
+impl Shard {
+    /// True only when `ptr` is not sampled (I-LIVES-1).
+    pub(super) fn surely_absent(&self, hash: usize, ptr: usize) -> bool {
+        // Acquire: the chain is read after the sequence.
+        let before = self.sequence.load(Ordering::Acquire);
+        if before % 2 == 1 {
+            return false;
+        }
+        let Some(buckets) = self.buckets.get() else { return true };
+        let mut next = buckets.head(hash).get();
+        for _ in 0..MAX_PEEK {
+            match next {
+                None => {
+                    // Acquire fence: pairs with the Release fence in `changing`; the loads above are before the next.
+                    fence(Ordering::Acquire);
+                    return self.sequence.load(Ordering::Relaxed) == before;
+                }
+                Some(live) if live.ptr.load(Ordering::Relaxed) == ptr as u64 => return false,
+                Some(live) => next = live.next.get(),
+            }
+        }
+        false
+    }
+
+    /// Runs a change of chains. Caller holds the shard's lock.
+    fn changing<R>(&self, change: impl FnOnce() -> R) -> R {
+        // Relaxed: only the lock's holder stores it.
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+        // Release fence: pairs with the Acquire fence in `surely_absent`.
+        fence(Ordering::Release);
+        let result = change();
+        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+        result
+    }
+
+    /// Takes the sample of `ptr` out of its chain.
+    pub(super) fn unlink(&self, state: &mut Guard<'_, ShardState>, hash: usize, ptr: usize) -> Option<Ptr<LiveCell>> {
+        let buckets = self.buckets.get()?;
+        let head = buckets.head(hash);
+        let mut before: Option<Ptr<LiveCell>> = None;
+        let mut next = head.get();
+        while let Some(live) = next {
+            if live.ptr.load(Ordering::Relaxed) == ptr as u64 {
+                self.changing(|| match before {
+                    None => head.set(live.next.get()),
+                    Some(before) => before.next.set(live.next.get()),
+                });
+                state.live -= 1;
+                return Some(live);
+            }
+            before = next;
+            next = live.next.get();
+        }
+        None
+    }
+
+    /// The chain for a new sample, after making room for it.
+    pub(super) fn head_for_insert(
+        &self,
+        state: &mut Guard<'_, ShardState>,
+        hash: usize,
+    ) -> Option<&'static Link<LiveCell>> {
+        let old = self.buckets.get();
+        if let Some(buckets) = old
+            && state.live < buckets.heads.len()
+        {
+            return Some(buckets.head(hash));
+        }
+        let count = old.map_or(FIRST_BUCKETS, |old| old.heads.len() * 2);
+        let grown = alloc_links(count).and_then(|heads| alloc_value(Buckets { heads }));
+        let Some(new) = grown else {
+            // Longer chains are better than a lost sample.
+            return old.map(|old| old.head(hash));
+        };
+        self.changing(|| {
+            for head in old.iter().flat_map(|old| old.heads) {
+                while let Some(live) = head.get() {
+                    head.set(live.next.get());
+                    let (_, hash) = place(live.ptr.load(Ordering::Relaxed) as usize);
+                    let to = new.head(hash);
+                    live.next.set(to.get());
+                    to.set(Some(live));
+                }
+            }
+            self.buckets.set(Some(new));
+        });
+        Some(new.head(hash))
+    }
+}
+
+impl Ptr<Buckets> {
+    fn head(self, hash: usize) -> &'static Link<LiveCell> {
+        // The length is a power of two, never 0.
+        let heads = self.heads;
+        &heads[hash % heads.len()]
+    }
+}
+
+impl ShardState {
+    pub(super) fn take(&mut self) -> Option<Ptr<LiveCell>> {
+        if let Some(live) = self.free {
+            self.free = live.next.get();
+            return Some(live);
+        }
+        let blank = LiveCell {
+            ptr: AtomicU64::new(0),
+            usable_bytes: AtomicU64::new(0),
+            requested_bytes: AtomicU64::new(0),
+            weight_bytes: AtomicU64::new(0),
+            tctx: Link::none(),
+            time_ns: AtomicU64::new(0),
+            next: Link::none(),
+            state: AtomicU32::new(LIVE_FREE),
+            epoch: AtomicU32::new(0),
+        };
+        self.records.append(&jeprobe_root.lives, blank, 0, core::iter::empty())
+    }
+
+    pub(super) fn recycle(&mut self, live: Ptr<LiveCell>) {
+        live.state.store(LIVE_FREE, Ordering::Release);
+        live.next.set(self.free);
+        self.free = Some(live);
+    }
+}
+
+pub(super) fn prefork() {
+    for shard in &LIVES {
+        shard.lock.lock_for_fork();
+    }
+}
+
+pub(super) fn postfork_parent() {
+    for shard in &LIVES {
+        shard.lock.unlock_for_fork();
+    }
+}
+
+pub(super) fn postfork_child() {
+    for shard in &LIVES {
+        shard.lock.reset_in_child();
+    }
+}
