@@ -2,25 +2,26 @@
 //! a lock.
 //!
 //! ```text
-//!  Index ─► Table { links: [_; 2^n], at most half in use }     grown by making a larger table and publishing it
+//!  Index ─► Table { slots: [(hash, record); 2^n], at most 3/4 in use }     grown by publishing a larger table
 //! ```
 //!
 //! A lookup in a table that was just replaced, or that races with an insertion, may miss a record; it never finds a
 //! wrong one. The caller then looks again under its lock before it inserts. Old tables are not freed (a thread may
-//! still read one); together they are smaller than the current one.
+//! still read one); together they are smaller than the current one. The hash stands beside the link: records of other
+//! hashes, which mostly are in no cache, are not looked at.
 #![forbid(unsafe_code)]
 
-use super::records::{Link, Ptr, alloc_links, alloc_value};
+use super::records::{Link, Ptr, Slot, alloc_blank, alloc_value};
 
-/// Slots of the first table: 8 KiB.
-const FIRST_SLOTS: usize = 1024;
+/// Slots of the first table: 1 KiB.
+const FIRST_SLOTS: usize = 64;
 
 pub(crate) struct Index<T: 'static> {
     table: Link<Table<T>>,
 }
 
 struct Table<T: 'static> {
-    slots: &'static [Link<T>],
+    slots: &'static [Slot<T>],
 }
 
 impl<T> Index<T> {
@@ -31,34 +32,36 @@ impl<T> Index<T> {
     /// The record of this hash that `matches` accepts.
     pub(crate) fn find(&self, hash: u64, matches: impl Fn(&Ptr<T>) -> bool) -> Option<Ptr<T>> {
         let table = self.table.get()?;
-        table.probe(hash).map_while(Link::get).find(|record| matches(record))
+        let mut at = table.start(hash);
+        loop {
+            // Not full: there is an empty slot at which this ends.
+            let (known, record) = table.slots[at].get()?;
+            if known == hash && matches(&record) {
+                return Some(record);
+            }
+            at = (at + 1) % table.slots.len();
+        }
     }
 
     /// Every record. Caller holds the index's lock, or may miss some.
     pub(crate) fn each(&self, mut act: impl FnMut(Ptr<T>)) {
         if let Some(table) = self.table.get() {
-            table.slots.iter().filter_map(Link::get).for_each(&mut act);
+            table.slots.iter().filter_map(Slot::get).for_each(|(_, record)| act(record));
         }
     }
 
     /// Inserts a record; `count` is the number of records in the index. False without memory. Caller holds the index's
     /// lock.
-    pub(crate) fn insert_locked(
-        &self,
-        hash: u64,
-        record: Ptr<T>,
-        count: usize,
-        hash_of: impl Fn(Ptr<T>) -> u64,
-    ) -> bool {
+    pub(crate) fn insert_locked(&self, hash: u64, record: Ptr<T>, count: usize) -> bool {
         let table = match self.table.get() {
-            Some(table) if (count + 1) * 2 <= table.slots.len() => table,
+            Some(table) if (count + 1) * 4 <= table.slots.len() * 3 => table,
             old => {
                 let slots = old.map_or(FIRST_SLOTS, |old| old.slots.len() * 2);
-                let Some(table) = alloc_links(slots).and_then(|slots| alloc_value(Table { slots })) else {
+                let Some(table) = alloc_blank(slots).and_then(|slots| alloc_value(Table { slots })) else {
                     return false;
                 };
-                for record in old.iter().flat_map(|old| old.slots).filter_map(Link::get) {
-                    table.put(hash_of(record), record);
+                for (hash, record) in old.iter().flat_map(|old| old.slots).filter_map(Slot::get) {
+                    table.put(hash, record);
                 }
                 self.table.set(Some(table));
                 table
@@ -70,14 +73,15 @@ impl<T> Index<T> {
 }
 
 impl<T> Table<T> {
-    fn probe(&self, hash: u64) -> impl Iterator<Item = &Link<T>> {
-        let start = spread(hash) as usize % self.slots.len();
-        self.slots.iter().skip(start).chain(self.slots.iter().take(start))
+    /// The length is a power of two, never 0.
+    fn start(&self, hash: u64) -> usize {
+        spread(hash) as usize % self.slots.len()
     }
 
     fn put(&self, hash: u64, record: Ptr<T>) {
-        if let Some(free) = self.probe(hash).find(|link| link.get().is_none()) {
-            free.set(Some(record));
+        let (before, after) = self.slots.split_at(self.start(hash));
+        if let Some(free) = after.iter().chain(before).find(|slot| slot.get().is_none()) {
+            free.fill(hash, record);
         }
     }
 }

@@ -12,13 +12,15 @@ use crate::prim::{AtomicU32, AtomicU64, Ordering, fence};
 
 use jeprobe_abi::root::{KIND_LIVE, LIVE_FREE};
 
-use super::records::{Appender, Link, LiveCell, Ptr, alloc_links, alloc_value, jeprobe_root};
+use super::records::{Appender, Link, LiveCell, Ptr, alloc_blank, alloc_value, jeprobe_root};
 use crate::sync::mutex::{Guard, Mutex};
 use crate::sync::rank::Rank;
 
 const SHARDS: usize = 64;
-/// Buckets of a shard's first table: 512 bytes.
-const FIRST_BUCKETS: usize = 64;
+/// Buckets of a shard's first table, 64 bytes, and its first segment, of seven samples: a program that samples rarely
+/// touches every shard before it comes back to one.
+const FIRST_BUCKETS: usize = 8;
+const FIRST_SEGMENT_BYTES: usize = 480;
 /// Links of a chain followed without the lock; longer chains are rare at a load below one.
 const MAX_PEEK: usize = 32;
 
@@ -45,7 +47,7 @@ static LIVES: [Shard; SHARDS] = [const {
         buckets: Link::none(),
         lock: Mutex::new(
             Rank::ProfLives,
-            ShardState { records: Appender::new(KIND_LIVE, 1 << 10), free: None, live: 0 },
+            ShardState { records: Appender::new(KIND_LIVE, FIRST_SEGMENT_BYTES), free: None, live: 0 },
         ),
     }
 }; SHARDS];
@@ -55,6 +57,14 @@ pub(super) fn place(ptr: usize) -> (&'static Shard, usize) {
     let hash = ((ptr >> 3) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let shard = &LIVES[(hash >> 58) as usize % SHARDS];
     (shard, (hash >> 20) as usize)
+}
+
+/// Fetches what a sample of `ptr` will change, ahead of the time: nothing waits for these loads.
+pub(super) fn fetch(ptr: usize) {
+    let (shard, hash) = place(ptr);
+    if let Some(buckets) = shard.buckets.get() {
+        let _ = buckets.head(hash).get();
+    }
 }
 
 /// Takes every sample out of its chain, one shard at a time, and hands it to `each` before its cell is used again.
@@ -151,7 +161,7 @@ impl Shard {
             return Some(buckets.head(hash));
         }
         let count = old.map_or(FIRST_BUCKETS, |old| old.heads.len() * 2);
-        let grown = alloc_links(count).and_then(|heads| alloc_value(Buckets { heads }));
+        let grown = alloc_blank(count).and_then(|heads| alloc_value(Buckets { heads }));
         let Some(new) = grown else {
             // Longer chains are better than a lost sample.
             return old.map(|old| old.head(hash));

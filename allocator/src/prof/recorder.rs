@@ -42,7 +42,7 @@ use super::rule::Registers;
 use super::sampler::{Sampler, Weights};
 use super::table::{self, Frames, Sample};
 use super::trace::Trace;
-use super::{exit, hooks, threads};
+use super::{exit, hooks, lives, threads};
 use crate::conf::{self, Options};
 use crate::sys;
 
@@ -249,6 +249,7 @@ pub fn sample(thread: &ThreadProf, object: Option<Object>, usable: usize, alloca
 /// Records a sample and tells the tracer; true when it is in the table.
 fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> bool {
     let root = &jeprobe_root;
+    lives::fetch(sample.ptr);
     let unwind = active || hooks::context_wanted();
     let record = thread.record();
     let tctx = record.and_then(|record| {

@@ -79,6 +79,29 @@ impl<T> Link<T> {
     }
 }
 
+/// A link and the hash of what it leads to, side by side, so that a search looks only at what it looks for.
+pub(crate) struct Slot<T> {
+    hash: AtomicU64,
+    link: Link<T>,
+}
+
+impl<T> Slot<T> {
+    /// What the slot holds, and its hash.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<(u64, Ptr<T>)> {
+        // The link first: the hash was stored before it.
+        let ptr = self.link.get()?;
+        Some((self.hash.load(Ordering::Relaxed), ptr))
+    }
+
+    /// Caller is the only writer of a slot that is empty.
+    pub(crate) fn fill(&self, hash: u64, ptr: Ptr<T>) {
+        // Relaxed: published by the link.
+        self.hash.store(hash, Ordering::Relaxed);
+        self.link.set(Some(ptr));
+    }
+}
+
 /// `jeprobe_abi::root::Root`.
 #[repr(C)]
 pub struct RootCell {
@@ -318,7 +341,8 @@ pub(crate) struct TctxCell {
     pub(crate) context: Link<ContextCell>,
     pub(crate) next: Link<TctxCell>,
     pub(crate) thread: Link<ThreadCell>,
-    pub(crate) reserved: u64,
+    /// Its number in the context's list, whose newest comes first.
+    pub(crate) ordinal: u64,
     /// By others than `thread`.
     pub(crate) freed: CountsCell,
     /// By `thread` alone, under the lock of a shard, so that a fork never sees half of a change.
@@ -509,10 +533,21 @@ pub(crate) fn alloc_value<T>(value: T) -> Option<Ptr<T>> {
     Some(Ptr(place))
 }
 
-/// `count` empty links in memory that is never freed.
-pub(crate) fn alloc_links<T>(count: usize) -> Option<&'static [Link<T>]> {
-    let place = base::alloc(count.checked_mul(size_of::<Link<T>>())?, 64)?.cast::<Link<T>>();
-    // SAFETY: base memory is zero, and zero is an empty link.
+/// Types for which zero bytes are a valid value.
+///
+/// # Safety
+/// B1: all bytes zero is a value of the type.
+pub(crate) unsafe trait Blank {}
+
+// SAFETY: B1: zero is an empty link.
+unsafe impl<T> Blank for Link<T> {}
+// SAFETY: B1: zero is an empty slot.
+unsafe impl<T> Blank for Slot<T> {}
+
+/// `count` blank values in memory that is never freed.
+pub(crate) fn alloc_blank<B: Blank>(count: usize) -> Option<&'static [B]> {
+    let place = base::alloc(count.checked_mul(size_of::<B>())?, 64)?.cast::<B>();
+    // SAFETY: base memory is zero, which is a value of the type by B1, and aligned to 64.
     Some(unsafe { core::slice::from_raw_parts(place.as_ptr(), count) })
 }
 

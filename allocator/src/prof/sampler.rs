@@ -86,9 +86,11 @@ fn minus_log(random: u64) -> f64 {
     let exponent = (bits >> 52) as i32 - 1023;
     let m = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
     let (inverse, log) = MIDDLES[(bits >> (52 - LG_STEPS)) as usize % STEPS];
-    // m = middle (1 + r), |r| <= 2^-7: the series to r^6.
+    // m = middle (1 + r), |r| <= 2^-7: the series to r^6, in pairs that do not wait for each other.
     let r = m * inverse - 1.0;
-    let series = r * (1.0 + r * (-1.0 / 2.0 + r * (1.0 / 3.0 + r * (-1.0 / 4.0 + r * (1.0 / 5.0 - r / 6.0)))));
+    let r2 = r * r;
+    let pairs = (1.0 - r * (1.0 / 2.0)) + r2 * (1.0 / 3.0 - r * (1.0 / 4.0)) + r2 * r2 * (1.0 / 5.0 - r * (1.0 / 6.0));
+    let series = r * pairs;
     f64::from(53 - exponent) * core::f64::consts::LN_2 - (log + series)
 }
 

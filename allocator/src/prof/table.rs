@@ -1,7 +1,7 @@
 //! The profile table's writer: contexts, counts per context and thread, live samples.
 //!
 //! ```text
-//!  tctx(context, thread) ─► tctx          of the context's list, or by the index
+//!  tctx(context, thread) ─► tctx          in the context's list, or by the index where that is long
 //!  record(tctx, ptr) ─► live sample, in the shard of its address;  counts of the tctx go up
 //!  remove(ptr) ─► live sample ─► its tctx: counts go down
 //! ```
@@ -97,7 +97,7 @@ pub(crate) fn context(
     };
     let context = contexts.records.append(&jeprobe_root.contexts, record, depth, stack.leaf_first.clone())?;
     let count = contexts.count;
-    if !CONTEXT_INDEX.insert_locked(hash, context, count, |context| context.hash) {
+    if !CONTEXT_INDEX.insert_locked(hash, context, count) {
         return None;
     }
     contexts.count += 1;
@@ -114,40 +114,62 @@ fn tctx_hash(context: usize, thread: usize) -> u64 {
     (context as u64).rotate_left(32) ^ thread as u64
 }
 
+/// Tctxs of a context that are looked through one by one; where there are more, the index knows all of them. Most stacks
+/// belong to one thread or to a few.
+const LISTED: usize = 8;
+
+fn tctxs_of(context: Ptr<ContextCell>) -> impl Iterator<Item = Ptr<TctxCell>> {
+    core::iter::successors(context.tctxs.get(), |tctx| tctx.next.get())
+}
+
+fn find_tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option<Ptr<TctxCell>> {
+    let of_thread = |tctx: &Ptr<TctxCell>| tctx.thread.get().is_some_and(|t| t.same(thread));
+    let newest = context.tctxs.get()?;
+    tctxs_of(context).take(LISTED).find(of_thread).or_else(|| {
+        if newest.ordinal < LISTED as u64 {
+            return None;
+        }
+        TCTX_INDEX.find(tctx_hash(context.addr(), thread.addr()), |tctx| {
+            of_thread(tctx) && tctx.context.get().is_some_and(|c| c.same(context))
+        })
+    })
+}
+
 /// The counts of a stack in a thread, which is the calling one; `None` without memory.
 pub(crate) fn tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option<Ptr<TctxCell>> {
-    let of_thread = |tctx: &Ptr<TctxCell>| tctx.thread.get().is_some_and(|t| t.same(thread));
-    // The newest of the stack is the only one in most programs.
-    if let Some(tctx) = context.tctxs.get().filter(of_thread) {
+    if let Some(tctx) = find_tctx(context, thread) {
         return Some(tctx);
     }
-    let hash = tctx_hash(context.addr(), thread.addr());
-    let found = TCTX_INDEX.find(hash, |tctx| of_thread(tctx) && tctx.context.get().is_some_and(|c| c.same(context)));
-    if found.is_some() {
-        return found;
-    }
     let mut tctxs = TCTXS.lock();
-    // Only this thread makes its own records, so there is none yet.
+    if let Some(tctx) = find_tctx(context, thread) {
+        return Some(tctx);
+    }
+    let newest = context.tctxs.get();
     let record = TctxCell {
         context: Link::none(),
         next: Link::none(),
         thread: Link::none(),
-        reserved: 0,
+        ordinal: newest.map_or(0, |newest| newest.ordinal + 1),
         freed: CountsCell::new(),
         kept: CountsCell::new(),
         cumulative: CountsCell::new(),
     };
     record.context.set(Some(context));
     record.thread.set(Some(thread));
-    record.next.set(context.tctxs.get());
+    record.next.set(newest);
     let made = tctxs.records.append(&jeprobe_root.tctxs, record, 0, core::iter::empty())?;
-    let count = tctxs.count;
-    let hash_of =
-        |t: Ptr<TctxCell>| tctx_hash(t.context.get().map_or(0, Ptr::addr), t.thread.get().map_or(0, Ptr::addr));
-    if !TCTX_INDEX.insert_locked(hash, made, count, hash_of) {
-        return None;
+    // Before the list says that there are so many: who sees that relies on the index.
+    let all = made.ordinal == LISTED as u64;
+    if made.ordinal >= LISTED as u64 {
+        let listed = tctxs_of(context).take(if all { LISTED } else { 0 });
+        for tctx in core::iter::once(made).chain(listed) {
+            let hash = tctx_hash(context.addr(), tctx.thread.get().map_or(0, Ptr::addr));
+            if !TCTX_INDEX.insert_locked(hash, tctx, tctxs.count) {
+                return None;
+            }
+            tctxs.count += 1;
+        }
     }
-    tctxs.count += 1;
     context.tctxs.set(Some(made));
     Some(made)
 }
@@ -254,8 +276,8 @@ pub(crate) fn clear() {
     // Cumulative counts first: a sample recorded in between is then removed from the current ones below and stays in
     // `cumulative`, so that cumulative never falls below current.
     {
-        let _tctxs = TCTXS.lock();
-        TCTX_INDEX.each(|tctx| tctx.cumulative.clear());
+        let _contexts = CONTEXTS.lock();
+        CONTEXT_INDEX.each(|context| tctxs_of(context).for_each(|tctx| tctx.cumulative.clear()));
     }
     lives::clear(|live| {
         settle(live, None);
@@ -469,6 +491,22 @@ mod tests {
         let again = core::iter::repeat_with(|| threads::start(3).expect("memory")).take(50).find(|t| t.same(thread));
         let again = again.expect("reused");
         assert!(again.uid.load(Ordering::Relaxed) > uid);
+    }
+
+    #[test]
+    fn a_stack_of_many_threads_has_one_count_for_each() {
+        let _turn = turn();
+        let (context, _) = stack(&[31, 32], false).expect("memory");
+        let (other, _) = stack(&[33, 32], false).expect("memory");
+        let threads: Vec<_> = (0..40).map(|tid| threads::start(tid).expect("memory")).collect();
+        let of = |context| threads.iter().map(|thread| tctx(context, *thread).expect("memory").addr()).collect();
+        let made: Vec<usize> = of(context);
+        let others: Vec<usize> = of(other);
+        assert_eq!((of(context), of(other)), (made.clone(), others.clone()));
+        let mut all = [made, others].concat();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 80);
     }
 
     #[test]
