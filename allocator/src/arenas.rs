@@ -19,6 +19,8 @@ pub const LIMIT: usize = 4095;
 
 static TABLE: [Link<Arena>; LIMIT] = [const { Link::null() }; LIMIT];
 static AUTOMATIC: AtomicU32 = AtomicU32::new(1);
+/// Of these, the ones that threads are spread over.
+static SPREAD: AtomicU32 = AtomicU32::new(1);
 /// Indices below this are valid for `arena.<i>`.
 static COUNT: AtomicU32 = AtomicU32::new(1);
 static CREATE: Mutex<()> = Mutex::new(Rank::Arenas, ());
@@ -42,17 +44,21 @@ pub(crate) fn boot() -> bool {
     let options = conf::options();
     set_default_decay_ms(false, options.dirty_decay_ms);
     set_default_decay_ms(true, options.muzzy_decay_ms);
-    let automatic = match options.narenas {
+    let (automatic, spread) = match options.narenas {
         0 => automatic_for(usable_cpus()),
-        n => n.min(LIMIT as u32 - 1),
+        n => (n.min(LIMIT as u32 - 1), n),
     };
     AUTOMATIC.store(automatic, Ordering::Relaxed);
+    SPREAD.store(spread.min(automatic), Ordering::Relaxed);
     COUNT.fetch_max(automatic, Ordering::Relaxed);
     get_or_create(0).is_some()
 }
 
-fn automatic_for(cpus: u32) -> u32 {
-    if cpus > 1 { cpus.saturating_mul(4).min(LIMIT as u32 - 1) } else { 1 }
+/// How many arenas there are by default, as many as the reference has, and over how many of them threads are spread: two a
+/// CPU are enough for threads that run not to meet at a lock, and each further one would hold free memory of its own.
+fn automatic_for(cpus: u32) -> (u32, u32) {
+    let most = LIMIT as u32 - 1;
+    if cpus > 1 { (cpus.saturating_mul(4).min(most), cpus.saturating_mul(2).min(most)) } else { (1, 1) }
 }
 
 /// CPUs that the process can really use: its affinity, cut by the quota of its control group.
@@ -64,7 +70,7 @@ fn usable_cpus() -> u32 {
     }
 }
 
-/// Number of arenas that threads are spread over: `opt.narenas`.
+/// Number of arenas for threads that chose none: `opt.narenas`.
 pub fn automatic_count() -> u32 {
     AUTOMATIC.load(Ordering::Relaxed)
 }
@@ -115,14 +121,14 @@ pub fn create() -> Option<&'static Arena> {
     get_or_create_locked(count())
 }
 
-/// The automatic arena with the fewest threads, the calling thread counted in; one without an arena object counts as
+/// The arena with the fewest threads among those that threads are spread over, the calling thread counted in; one without an arena object counts as
 /// empty. Two threads that start together do not get the same one while another is empty: the count is changed only if
 /// it is still the one that was compared.
 pub(crate) fn choose() -> Option<&'static Arena> {
     loop {
         let mut best = 0;
         let mut fewest = u32::MAX;
-        for ind in 0..automatic_count() {
+        for ind in 0..SPREAD.load(Ordering::Relaxed) {
             let threads = get(ind).map_or(0, Arena::thread_count);
             if threads < fewest {
                 (best, fewest) = (ind, threads);
@@ -160,7 +166,7 @@ mod tests {
 
     #[test]
     fn four_arenas_a_cpu_but_one_for_one() {
-        assert_eq!((automatic_for(1), automatic_for(2), automatic_for(4096)), (1, 8, 4094));
+        assert_eq!((automatic_for(1), automatic_for(2), automatic_for(4096)), ((1, 1), (8, 4), (4094, 4094)));
         assert!(usable_cpus() >= 1);
     }
 

@@ -37,13 +37,21 @@ pub(crate) fn take(extent: &Extent, shape: &SlabShape, places: &[AtomicPtr<u8>])
     let root = extent.addr();
     let size = shape.size as usize;
     let mut rest = places;
-    let taken = extent.free.take(places.len(), |first, len| {
-        let (left, run) = rest.split_at(rest.len() - len.min(rest.len()));
+    let taken = extent.free.take(places.len(), |first, bits, count| {
+        let (left, here) = rest.split_at(rest.len() - count.min(rest.len()));
         let mut block = ptr::forward(root, first * size);
-        for place in run.iter().rev() {
-            // Relaxed: the array is the calling thread's.
-            place.store(block, Ordering::Relaxed);
-            block = ptr::forward(block, size);
+        // Relaxed, in both: the array is the calling thread's. No test of a bit, which would be guessed wrong too often.
+        if bits == u64::MAX {
+            for place in here.iter().rev() {
+                place.store(block, Ordering::Relaxed);
+                block = ptr::forward(block, size);
+            }
+        } else {
+            let mut bits = bits;
+            for place in here.iter().rev() {
+                place.store(ptr::forward(block, bits.trailing_zeros() as usize * size), Ordering::Relaxed);
+                bits &= bits.wrapping_sub(1);
+            }
         }
         rest = left;
     });

@@ -40,24 +40,28 @@ impl Bitmap {
         self.0.get(bit / 64).is_some_and(|word| word.load(Ordering::Relaxed) >> (bit % 64) & 1 == 1)
     }
 
-    /// Clears up to `want` of the lowest set bits and reports each run of neighbours, as its first bit and length; how many
-    /// bits there were.
+    /// Clears up to `want` of the lowest set bits; reports those of each word, as the number of its first bit and a word of
+    /// them with their count. How many there were.
     #[inline]
-    pub(crate) fn take(&self, want: usize, mut run: impl FnMut(usize, usize)) -> usize {
+    pub(crate) fn take(&self, want: usize, mut some: impl FnMut(usize, u64, usize)) -> usize {
         let mut taken = 0;
         for (w, word) in self.0.iter().enumerate() {
-            let mut bits = word.load(Ordering::Relaxed);
+            let bits = word.load(Ordering::Relaxed);
             if bits == 0 {
                 continue;
             }
-            while bits != 0 && taken < want {
-                let first = bits.trailing_zeros();
-                let len = (bits >> first).trailing_ones().min((want - taken) as u32);
-                run(w * 64 + first as usize, len as usize);
-                bits &= !((u64::MAX >> (64 - len)) << first);
-                taken += len as usize;
+            let (mut here, mut count) = (bits, bits.count_ones() as usize);
+            if count > want - taken {
+                count = want - taken;
+                let mut left = bits;
+                for _ in 0..count {
+                    left &= left.wrapping_sub(1);
+                }
+                here = bits ^ left;
             }
-            word.store(bits, Ordering::Relaxed);
+            word.store(bits ^ here, Ordering::Relaxed);
+            some(w * 64, here, count);
+            taken += count;
             if taken == want {
                 break;
             }
@@ -113,7 +117,13 @@ mod tests {
         map.set_first(130);
         assert_eq!(map.count(), 130);
         let mut got = Vec::new();
-        assert_eq!(map.take(70, |first, len| got.extend(first..first + len)), 70);
+        let take = |want, got: &mut Vec<usize>| {
+            map.take(want, |first, bits, count| {
+                assert_eq!(bits.count_ones() as usize, count);
+                got.extend((0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| first + bit));
+            })
+        };
+        assert_eq!(take(70, &mut got), 70);
         assert_eq!(got, (0..70).collect::<Vec<_>>());
         assert!(!map.is_set(3));
         let mut setter = map.setter();
@@ -121,13 +131,13 @@ mod tests {
         setter.finish();
         assert!(map.is_set(3) && map.is_set(131));
         got.clear();
-        assert_eq!(map.take(100, |first, len| got.extend(first..first + len)), 62);
+        assert_eq!(take(100, &mut got), 62);
         assert_eq!((got[0], got[61]), (3, 131));
         assert_eq!(map.count(), 0);
         map.set_first(512);
         assert_eq!(map.count(), 512);
-        let mut runs = Vec::new();
-        assert_eq!(map.take(100, |first, len| runs.push((first, len))), 100);
-        assert_eq!(runs, [(0, 64), (64, 36)]);
+        got.clear();
+        assert_eq!(take(100, &mut got), 100);
+        assert_eq!(got, (0..100).collect::<Vec<_>>());
     }
 }

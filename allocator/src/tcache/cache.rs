@@ -37,8 +37,10 @@ use crate::tcache::large::LargeCache;
 const SLOTS_SMALL_MIN: usize = 20;
 const SLOTS_SMALL_MAX: usize = 200;
 const SLOTS_LARGE: usize = 20;
-/// First batch of a class: a thread that uses a class once should not take a page of it.
+/// First batch of a class: a thread that uses a class once should not take a page of it, but a cache line, so that threads
+/// of one arena do not share it.
 const FIRST_FILL: u32 = 4;
+const CACHE_LINE: usize = 64;
 
 /// Slots that a small stack may grow to, and bytes of blocks in it.
 const GROWN_SLOTS_MAX: usize = 4096;
@@ -64,6 +66,11 @@ const fn slots(class: usize) -> usize {
     } else {
         twice
     }
+}
+
+/// First batch of a class.
+fn first_fill(class: usize) -> u32 {
+    FIRST_FILL.max((CACHE_LINE / size_of_index(class).max(1)) as u32)
 }
 
 /// Slots that the stack of a class may grow to.
@@ -159,7 +166,7 @@ impl Cache {
         }
         for (class, (stack, tuning)) in self.stacks.iter().zip(&self.tuning).enumerate() {
             tuning.limit.store(slots(class) as u32, Ordering::Relaxed);
-            tuning.fill.store(FIRST_FILL, Ordering::Relaxed);
+            tuning.fill.store(first_fill(class), Ordering::Relaxed);
             tuning.missed.store(false, Ordering::Relaxed);
             if size_of_index(class) <= max_bytes {
                 stack.open(tuning.slots(), size_of_index(class));
@@ -286,7 +293,7 @@ impl Cache {
         if unused > 0 {
             let give = unused - unused / 4;
             self.flush(class, stack.len(room) - give, arena);
-            let less = (tuning.fill.load(Ordering::Relaxed) / 2).max(FIRST_FILL);
+            let less = (tuning.fill.load(Ordering::Relaxed) / 2).max(first_fill(class));
             tuning.fill.store(less, Ordering::Relaxed);
             // What was not needed was room too much.
             let limit = (tuning.limit() - give).max(slots(class));
