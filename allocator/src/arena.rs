@@ -35,6 +35,9 @@ const TICKS_PER_DECAY: u32 = 16;
 /// and since the next slab will come soon.
 const SPARES_AT_A_TIME: u32 = 16;
 
+/// An arena that was not looked at for this long is looked at by threads of others.
+const IDLE_NS: u64 = 500_000_000;
+
 /// What the page map stores for a class, so that `free` finds its stack.
 pub(crate) const fn fast_offset(class: usize) -> usize {
     FIRST_STACK_BYTES + class * STACK_BYTES
@@ -299,6 +302,16 @@ impl Arena {
             if let Some(limit) = limit {
                 self.purge_to(which, limit);
             }
+        }
+    }
+
+    /// Lets time pass if nobody looked for a while: in an arena whose threads are idle or gone.
+    pub(crate) fn decay_if_idle(&self, now_ns: u64) {
+        // Relaxed: as in `tick`.
+        let last = self.looked_at_ns.load(Ordering::Relaxed);
+        if now_ns.saturating_sub(last) >= IDLE_NS {
+            self.looked_at_ns.store(now_ns, Ordering::Relaxed);
+            self.decay(now_ns);
         }
     }
 

@@ -414,14 +414,17 @@ pub(crate) fn totals() -> (u64, u64) {
     (allocated, deallocated)
 }
 
-/// Takes the large blocks out of the caches of threads that did nothing since the last sweep; for any thread, as often as
-/// it likes: a sweep is made once a second at most.
+/// Takes the large blocks out of the caches of threads that did nothing since the last sweep, and lets time pass in arenas
+/// that nobody looks at; for any thread, as often as it likes: a sweep is made once a second at most.
 pub(crate) fn sweep_idle(now_ns: u64) {
     static NEXT_NS: AtomicU64 = AtomicU64::new(0);
     // Relaxed, all: two that come at once do the same work, one after the other.
     let next = NEXT_NS.load(Ordering::Relaxed);
     if now_ns >= next && NEXT_NS.swap(now_ns.saturating_add(SWEEP_NS), Ordering::Relaxed) == next {
         sweep();
+        for arena in arenas::all() {
+            arena.decay_if_idle(now_ns);
+        }
     }
 }
 
@@ -483,5 +486,19 @@ mod tests {
         slot.sweep();
         assert_eq!(arena.large_stats().live_bytes, 0);
         assert!(slot.cache.large.take(16 * GRANULE).is_none());
+    }
+
+    #[test]
+    fn arenas_that_nobody_looks_at_decay_too() {
+        let arena = arenas::create().expect("arena");
+        let second = 1_000_000_000;
+        let block = arena.alloc_large(8 << 20, GRANULE, Fit::Tight).expect("pages");
+        arena.decay_if_idle(1000 * second);
+        arena.free_large(block);
+        assert_eq!(arena.page_stats().dirty_bytes, 8 << 20);
+        arena.decay_if_idle(1001 * second);
+        assert_eq!(arena.page_stats().dirty_bytes, 8 << 20, "it became free within the last epoch");
+        arena.decay_if_idle(1020 * second);
+        assert_eq!(arena.page_stats().dirty_bytes, 0);
     }
 }

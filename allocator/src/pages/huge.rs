@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   chunk  │ S │ S │ S │ H │ H │ P │ H │ H … │ H │ P │ …  untouched       runs of 2 MiB
-//!            the first 12 MiB in use           probes, one of 16
+//!            the first MiB in use              probes, one of 16
 //! ```
 //!
 //! A huge page saves some 500 faults where all of it is used, and costs up to 2 MiB where little is. Asked for is where
@@ -18,9 +18,13 @@ use crate::bits::{align_down, align_up};
 use crate::conf::{self, Thp};
 use crate::emap;
 use crate::extent::Extent;
+use crate::prim::{AtomicUsize, Ordering};
 
-/// An arena asks for huge pages while this much of it is in use: the one that it is filling is then at most a sixth of it.
-const HUGE_MIN_BYTES: usize = 6 * HUGE_PAGE_BYTES;
+/// An arena asks for huge pages while this much is in use in the process, so that the run that a lone arena is filling is
+/// half of it at most,
+const PROCESS_MIN_BYTES: usize = 2 * HUGE_PAGE_BYTES;
+/// and this much in the arena.
+const ARENA_MIN_BYTES: usize = HUGE_PAGE_BYTES;
 /// Of so many runs, one is a probe; each is looked at 32 to 64 MiB later.
 const PROBE_RUNS: usize = 16;
 /// Runs without huge pages between two looks.
@@ -28,6 +32,9 @@ const SPARSE_RUNS: usize = 4;
 /// A probe is dense from this part of its bytes on. A huge page costs what 60 to 200 faults do, so it would pay in time
 /// from a third on; but then memory would grow by as much again.
 const DENSE_BYTES: usize = HUGE_PAGE_BYTES / 2;
+
+/// Bytes in use in all arenas, as of the last time that each took fresh memory.
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 /// What is known of how densely an arena's memory is used.
 pub(super) struct Density {
@@ -37,11 +44,21 @@ pub(super) struct Density {
     /// Runs that came into use since the last look.
     runs: usize,
     dense: bool,
+    /// The arena's part of `IN_USE`.
+    counted: usize,
 }
 
 impl Density {
     pub(super) const fn new() -> Density {
-        Density { newest: 0, probe: 0, runs: PROBE_RUNS, dense: true }
+        Density { newest: 0, probe: 0, runs: PROBE_RUNS, dense: true, counted: 0 }
+    }
+
+    /// Bytes in use in the process, of which `bytes` are this arena's.
+    fn in_use(&mut self, bytes: usize) -> usize {
+        let change = bytes.wrapping_sub(self.counted);
+        self.counted = bytes;
+        // Relaxed: a sum for a decision that may come early or late.
+        IN_USE.fetch_add(change, Ordering::Relaxed).wrapping_add(change)
     }
 
     fn keep_small(&mut self, run: usize) {
@@ -85,7 +102,8 @@ impl Pages {
         }
         // Without `retain` a probe may be unmapped when it is looked at.
         let probing = self.retain;
-        let small = self.active_bytes < HUGE_MIN_BYTES || bytes > self.active_bytes;
+        let in_use = self.density.in_use(self.active_bytes);
+        let small = in_use < PROCESS_MIN_BYTES || self.active_bytes < ARENA_MIN_BYTES.max(bytes);
         if probing && (small || self.density.look((last - first) / HUGE_PAGE_BYTES) || !self.density.dense) {
             self.density.keep_small(first);
             first += HUGE_PAGE_BYTES;

@@ -17,7 +17,7 @@ const IDLE_PART: usize = 2;
 /// As above.
 const IDLE_PART_LONG: usize = 64;
 /// As above, bytes at least.
-const IDLE_MIN_BYTES: usize = HUGE_PAGE_BYTES;
+const IDLE_MIN_BYTES: usize = 3 << 20;
 
 impl Pages {
     /// How many bytes of a set may stay at `now_ns`; `None` = nothing to decide yet.

@@ -244,7 +244,7 @@ fn fresh_memory_is_exchanged_for_idle_memory() {
     pages.alloc(12 << 20, GRANULE, Fit::Tight).expect("pages");
     assert_eq!(pages.exchange_limit(), Some(4 << 20));
     pages.alloc(30 << 20, GRANULE, Fit::Tight).expect("pages");
-    assert_eq!(pages.exchange_limit(), Some(HUGE_PAGE_BYTES));
+    assert_eq!(pages.exchange_limit(), Some(3 << 20));
     pages.dirty_decay.set_ms(-1, 1, 0);
     assert_eq!(pages.exchange_limit(), None, "the option says never");
 }
@@ -269,10 +269,10 @@ fn huge_pages_are_asked_for_once_where_fresh_memory_comes_into_use() {
     sys::mock::pretend_resident(Resident::Unknown);
     let mut pages = Pages::new(17, true, 10_000, 0).expect("memory");
     sys::mock::take_huge();
-    let mut blocks = std::vec![pages.alloc(11 << 20, GRANULE, Fit::Tight).expect("pages")];
-    blocks.extend((0..40).map(|_| pages.alloc(28 * KIB, GRANULE, Fit::Tight).expect("pages")));
-    assert_eq!(sys::mock::take_huge(), [], "a small arena keeps small pages");
-    blocks.push(pages.alloc(1 << 20, GRANULE, Fit::Tight).expect("pages"));
+    let mut blocks: std::vec::Vec<_> =
+        (0..60).map(|_| pages.alloc(28 * KIB, GRANULE, Fit::Tight).expect("pages")).collect();
+    blocks.push(pages.alloc(6 << 20, GRANULE, Fit::Tight).expect("pages"));
+    assert_eq!(sys::mock::take_huge(), [], "a small arena keeps small pages, and so does a block larger than all");
     blocks.push(pages.alloc(64 << 20, GRANULE, Fit::Tight).expect("pages"));
     sys::mock::take_huge();
     blocks.extend((0..2000).map(|i| pages.alloc((1 + i % 9) * 28 * KIB, GRANULE, Fit::Tight).expect("pages")));
@@ -281,7 +281,7 @@ fn huge_pages_are_asked_for_once_where_fresh_memory_comes_into_use() {
     assert!(asked.iter().all(|(addr, bytes)| addr % HUGE == 0 && bytes % HUGE == 0));
     assert!(asked.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "none twice");
     let all: usize = asked.iter().map(|(_, bytes)| bytes).sum();
-    let fresh: usize = blocks[43..].iter().map(|block| block.bytes()).sum();
+    let fresh: usize = blocks[62..].iter().map(|block| block.bytes()).sum();
     assert!(all > fresh - fresh / 8 && all < fresh + 2 * HUGE, "{all} bytes for {fresh}");
     for (addr, bytes) in asked {
         let within = |page: usize| {
@@ -291,7 +291,7 @@ fn huge_pages_are_asked_for_once_where_fresh_memory_comes_into_use() {
         assert!((addr..addr + bytes).step_by(GRANULE * 16).all(within), "memory of others");
     }
     sys::mock::pretend_resident(Resident::Truth);
-    assert_eq!(sys::resident_bytes(blocks[60].addr().addr(), GRANULE), Some(0), "asking touches nothing");
+    assert_eq!(sys::resident_bytes(blocks[70].addr().addr(), GRANULE), Some(0), "asking touches nothing");
 }
 
 #[test]
