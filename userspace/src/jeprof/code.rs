@@ -9,12 +9,15 @@ use rustc_hash::FxHashMap;
 
 use crate::image::{DisasmLine, Image};
 
-use super::address::Width;
-use super::address::parse_hex;
+use super::address::{Width, parse_hex};
+use super::images::{Images, Region};
+use super::options::Options;
+use super::pattern::Pattern;
 use super::reduce::{Rows, Sums};
 use super::stop::{Result, Stop, reason};
 use super::streams::say;
-use super::symbols::{Routine, Symbols};
+use super::symbols::{Routine, Symbols, matching_routines};
+use super::values::Unit;
 
 /// One instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +73,57 @@ impl ByAddress {
     }
 }
 
+/// How values and addresses are shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    pub unit: Unit,
+    pub width: Width,
+}
+
+/// Code of a profile's images with its values: what listings are made of.
+pub struct Code<'a> {
+    pub regions: &'a [Region],
+    pub values: ByAddress,
+    pub style: Style,
+    pub options: &'a Options,
+    pub images: &'a mut Images,
+    pub sources: &'a mut Sources,
+}
+
+/// One function of it.
+pub struct Function {
+    pub routine: Routine,
+    pub image: Rc<Image>,
+    pub instructions: Vec<Instruction>,
+    /// What is subtracted from an address to get the image's.
+    pub bias: u64,
+}
+
+impl Code<'_> {
+    /// Hands on the functions whose names match and that have values, region by region, by name.
+    pub fn functions(
+        &mut self,
+        pattern: &Pattern,
+        mut each: impl FnMut(&mut Self, Function) -> Result<()>,
+    ) -> Result<()> {
+        let (regions, width) = (self.regions, self.style.width);
+        for region in regions {
+            let bias = region.bias(width);
+            for routine in matching_routines(&region.path, pattern, self.options, self.images) {
+                if !self.values.touches(&routine, bias, width) {
+                    continue;
+                }
+                let Some(image) = self.images.get(&region.path) else { continue };
+                let instructions = disassemble(&image, &routine, bias, width)?;
+                each(self, Function { routine, image, instructions, bias })?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The instructions of a function. Lines with a discriminator are passed over, as the original passes over them.
-pub fn disassemble(image: &Image, routine: &Routine, bias: u64, width: Width) -> Result<Vec<Instruction>> {
+fn disassemble(image: &Image, routine: &Routine, bias: u64, width: Width) -> Result<Vec<Instruction>> {
     let lines = image
         .disassemble(routine.start, routine.end)
         .map_err(|error| Stop::error(format!("cannot disassemble {}: {error}\n", routine.name)))?;

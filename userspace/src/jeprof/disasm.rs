@@ -3,58 +3,23 @@
 
 use std::io::Write;
 
-use super::address::Width;
-use super::code::{ByAddress, Instruction, Sources, disassemble, shown_address, shown_instruction};
-use super::images::{Images, Region};
-use super::options::Options;
+use super::code::{Code, Function, Sources, Style, shown_address, shown_instruction};
 use super::pattern::Pattern;
 use super::stop::Result;
-use super::symbols::{Routine, matching_routines};
-use super::values::Unit;
 use crate::symbolize::name::shorten;
 
 /// Files with longer names are cut at their beginning.
 const LONGEST_NAME: usize = 57;
 
-/// How values are shown.
-#[derive(Clone, Copy)]
-pub struct Style {
-    pub unit: Unit,
-    pub width: Width,
-}
-
-pub fn write(
-    out: &mut impl Write,
-    regions: &[Region],
-    values: &ByAddress,
-    expression: &str,
-    style: Style,
-    options: &Options,
-    (images, sources): (&mut Images, &mut Sources),
-) -> Result<()> {
+pub fn write(out: &mut impl Write, code: &mut Code<'_>, expression: &str) -> Result<()> {
     let pattern = Pattern::new(expression, "--disasm")?;
-    for region in regions {
-        let bias = region.bias(style.width);
-        for routine in matching_routines(&region.path, &pattern, options, images) {
-            if !values.touches(&routine, bias, style.width) {
-                continue;
-            }
-            let Some(image) = images.get(&region.path) else { continue };
-            let instructions = disassemble(&image, &routine, bias, style.width)?;
-            function(out, &routine, &instructions, values, bias, style, sources)?;
-        }
-    }
-    Ok(())
+    code.functions(&pattern, |code, listed| function(out, code, &listed))
 }
 
 fn function(
     out: &mut impl Write,
-    routine: &Routine,
-    instructions: &[Instruction],
-    values: &ByAddress,
-    bias: u64,
-    Style { unit, width }: Style,
-    sources: &mut Sources,
+    Code { values, style: Style { unit, width }, sources, .. }: &mut Code<'_>,
+    Function { routine, instructions, bias, .. }: &Function,
 ) -> Result<()> {
     let counts: Vec<(f64, f64)> = instructions.iter().map(|instruction| values.of(instruction)).collect();
     let add = |sum: (f64, f64), value: &(f64, f64)| (sum.0 + value.0, sum.1 + value.1);
@@ -96,7 +61,7 @@ fn function(
                 "{:>6} {:>6}    {:>8}: {:>6}",
                 unit.text_or(count.0, "."),
                 unit.text_or(count.1, "."),
-                shown_address(instruction.address, bias, width),
+                shown_address(instruction.address, *bias, *width),
                 shown_instruction(&instruction.text)
             )?;
         }

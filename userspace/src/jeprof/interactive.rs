@@ -168,7 +168,7 @@ impl Session<'_> {
             self.top(out, rest)?;
         } else if let Some(rest) = line.strip_prefix("callgrind") {
             let name = rest.trim_start().split(' ').next().unwrap_or_default();
-            show::callgrind_file(self.stacks, name, self.shown, self.tools)?;
+            show::callgrind_file(self.stacks, name, self.shown)?;
         } else if let Some(words) = words_of(line, "list") {
             let (arguments, options) = self.settings(words, |options, text| options.list = text);
             let stacks = self.process(out, "", &arguments.ignore)?;

@@ -8,50 +8,26 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use super::code::{ByAddress, Instruction, Sources, disassemble, shown_file, use_outer_lines};
-use super::disasm::Style;
-use super::images::{Images, Region};
+use super::code::{ByAddress, Code, Function, Instruction, Sources, Style, shown_file, use_outer_lines};
 use super::listing::Listing;
-use super::options::Options;
 use super::pattern::Pattern;
 use super::stop::Result;
 use super::streams::say;
-use super::symbols::{Routine, matching_routines};
+use super::symbols::Routine;
 use super::weblist;
 use crate::symbolize::name::shorten;
 
-/// Lists all matching functions; how many were.
-#[expect(clippy::too_many_arguments, reason = "one call, from the place that holds all of it")]
-pub fn write(
-    out: &mut impl Write,
-    regions: &[Region],
-    values: &ByAddress,
-    expression: &str,
-    style: Style,
-    options: &Options,
-    (images, sources): (&mut Images, &mut Sources),
-    as_page: bool,
-) -> Result<usize> {
+/// Lists all matching functions; how many were. `as_page`: for a browser.
+pub fn write(out: &mut impl Write, code: &mut Code<'_>, expression: &str, as_page: bool) -> Result<usize> {
     let pattern = Pattern::new(expression, "--list")?;
     let mut listed = 0;
-    for region in regions {
-        let bias = region.bias(style.width);
-        for routine in matching_routines(&region.path, &pattern, options, images) {
-            if !values.touches(&routine, bias, style.width) {
-                continue;
-            }
-            let Some(image) = images.get(&region.path) else { continue };
-            let mut instructions = disassemble(&image, &routine, bias, style.width)?;
-            use_outer_lines(&image, &mut instructions, bias, style.width);
-            let Some(listing) = listing(&routine, &instructions, values, bias, sources) else { continue };
-            listed += 1;
-            if as_page {
-                weblist::function(out, &listing, style)?;
-            } else {
-                text(out, &listing, style)?;
-            }
-        }
-    }
+    code.functions(&pattern, |code, function| {
+        let Function { routine, image, mut instructions, bias } = function;
+        use_outer_lines(&image, &mut instructions, bias, code.style.width);
+        let Some(listing) = listing(&routine, &instructions, &code.values, bias, code.sources) else { return Ok(()) };
+        listed += 1;
+        if as_page { weblist::function(out, &listing, code.style) } else { text(out, &listing, code.style) }
+    })?;
     Ok(listed)
 }
 

@@ -38,6 +38,7 @@ pub mod stop;
 pub mod streams;
 pub mod symbols;
 pub mod symbols_mode;
+pub mod temp;
 pub mod text;
 pub mod url;
 pub mod usage;

@@ -14,7 +14,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -30,6 +30,7 @@ use super::options::Options;
 use super::profile::symbolized::add_line;
 use super::stop::{Result, Stop, reason};
 use super::streams::say;
+use super::temp;
 use super::url::{Remote, encode};
 use super::values::Kind;
 
@@ -163,15 +164,16 @@ fn fetch(name: &OsStr, program: &str, time: u64, options: &Options, is_alone: bo
         say(format_args!("Fetching {} profile from {url} to\n  {}\n", remote.service, path.display()));
     }
     let saved = body(&url, limit).and_then(|mut body| {
-        let mut out = File::create(&part).map_err(|error| format!("{}: {}", part.display(), reason(&error)))?;
+        let mut out = temp::part(&part).map_err(|error| format!("{}: {}", part.display(), reason(&error)))?;
         io::copy(&mut body, &mut out).map_err(|error| reason(&error))
     });
     if let Err(why) = saved {
-        let _ = fs::remove_file(&part);
+        temp::remove(&part);
         return Err(Stop::error(format!("Failed to get profile: {url}: {why}\n")));
     }
     fs::rename(&part, &path)
         .map_err(|error| Stop::error(format!("Unable to rename profile {}: {}\n", part.display(), reason(&error))))?;
+    temp::forget(&part);
     say(format_args!("Wrote profile to {}\n", path.display()));
     Ok(Fetched { path, kind: Some(remote.kind()) })
 }

@@ -24,21 +24,23 @@ use super::stop::{Result, Stop};
 use super::streams::{Output, say};
 use super::symbols::Symbols;
 use super::symbols_mode;
+use super::temp;
 use super::usage;
 
 /// Runs the command; `arguments` without its own name. The exit code.
 pub fn run(arguments: Vec<OsString>) -> u8 {
-    let mut advice = Advice::default();
+    temp::watch_signals();
     let mut out = Output::stdout();
-    let mut result = main(arguments, &mut out, &mut advice);
+    let mut result = main(arguments, &mut out);
     if let Err(error) = out.flush()
         && result.is_ok()
     {
         result = Err(error.into());
     }
+    let advice = temp::finish();
     match result {
         Ok(code) | Err(Stop::Quiet(code)) => {
-            advice.print();
+            say(format_args!("{advice}"));
             code
         }
         Err(Stop::Usage(message)) => {
@@ -46,8 +48,7 @@ pub fn run(arguments: Vec<OsString>) -> u8 {
             1
         }
         Err(Stop::Error(message)) => {
-            say(format_args!("{message}"));
-            advice.print();
+            say(format_args!("{message}{advice}"));
             1
         }
         Err(Stop::Die(message)) => {
@@ -59,44 +60,21 @@ pub fn run(arguments: Vec<OsString>) -> u8 {
 }
 
 /// What is said at the end about profiles that were fetched, or of which there were several.
-#[derive(Default)]
-struct Advice {
-    program: String,
-    /// Empty: nothing is said.
-    files: String,
-    names_file: bool,
-}
-
-impl Advice {
-    fn print(&self) {
-        let Advice { program, files, names_file } = self;
-        if files.is_empty() {
-            return;
-        }
-        if *names_file {
-            say(format_args!("Dynamically gathered profile is in {files}\n"));
-        }
-        say(format_args!("If you want to investigate this profile further, you can do:\n\n"));
-        say(format_args!("  jeprof \\\n    {program} \\\n    {files}\n\n"));
+fn advice(program: &str, files: &[PathBuf], any_fetched: bool, compat: Compat) -> String {
+    let count = files.len();
+    // The older version counts what is left when the first was read.
+    let (says, names_file) = match compat {
+        _ if count == 1 && !any_fetched => (false, false),
+        Compat::V530 => (count > 1, count == 2),
+        Compat::V531 => (true, count == 1),
+    };
+    if !says {
+        return String::new();
     }
-
-    /// `count`: of profiles.
-    fn set(&mut self, program: &str, files: &[PathBuf], any_fetched: bool, compat: Compat) {
-        let count = files.len();
-        if count == 1 && !any_fetched {
-            return;
-        }
-        // The older version counts what is left when the first was read.
-        let (says, names_file) = match compat {
-            Compat::V530 => (count > 1, count == 2),
-            Compat::V531 => (true, count == 1),
-        };
-        if says {
-            program.clone_into(&mut self.program);
-            self.files = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" \\\n    ");
-            self.names_file = names_file;
-        }
-    }
+    let files = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" \\\n    ");
+    let gathered = if names_file { format!("Dynamically gathered profile is in {files}\n") } else { String::new() };
+    let again = "If you want to investigate this profile further, you can do:";
+    format!("{gathered}{again}\n\n  jeprof \\\n    {program} \\\n    {files}\n\n")
 }
 
 /// Where names come from.
@@ -107,7 +85,7 @@ enum Names {
     Profile,
 }
 
-fn main(arguments: Vec<OsString>, out: &mut Output, advice: &mut Advice) -> Result<u8> {
+fn main(arguments: Vec<OsString>, out: &mut Output) -> Result<u8> {
     let (mut options, words) = Options::parse(arguments)?;
     if options.help {
         out.write_all(usage::USAGE.as_bytes())?;
@@ -146,7 +124,8 @@ fn main(arguments: Vec<OsString>, out: &mut Output, advice: &mut Advice) -> Resu
     let fetched = remote::fetch_all(&profiles, &program, time, &options)?;
     let loaded = load(&fetched, names, &mut program, &options, &mut tools)?;
     let files: Vec<PathBuf> = fetched.iter().map(|fetched| fetched.path.clone()).collect();
-    advice.set(&program, &files, fetched.iter().any(|fetched| fetched.kind.is_some()), options.compat);
+    let any_fetched = fetched.iter().any(|fetched| fetched.kind.is_some());
+    temp::set_advice(advice(&program, &files, any_fetched, options.compat));
     let Loaded { stacks, threads, pcs, width, kind, regions, given_names } = loaded;
     let addresses = pcs.sorted();
     let symbols = match names {

@@ -2,14 +2,14 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use super::address::Width;
 use super::callgrind::{self, Calls};
-use super::code::{ByAddress, Sources};
+use super::code::{ByAddress, Code, Sources, Style};
 use super::collapsed;
-use super::disasm::{self, Style};
+use super::disasm;
 use super::dot::CallGraph;
 use super::filter::{self, Named};
 use super::images::{Images, Region, shown};
@@ -21,9 +21,10 @@ use super::stacks::{Pcs, Stacks};
 use super::stop::{Result, Stop, reason};
 use super::streams::{Output, say};
 use super::symbols::Symbols;
+use super::temp;
 use super::text;
 use super::values::{Kind, Unit};
-use super::viewers::{self, TempFiles};
+use super::viewers;
 use super::weblist;
 
 /// Everything about the profile that is shown.
@@ -50,7 +51,6 @@ pub struct Tools {
     pub images: Images,
     pub sources: Sources,
     pub callers: CallerIds,
-    pub temp: TempFiles,
 }
 
 /// Steps before rows are made: the total of all stacks, and the stacks that are left.
@@ -116,9 +116,17 @@ pub fn table(
     text::write(out, (&rows, &sums), shown.named(), options, Unit::of(shown.kind, options), limit)
 }
 
-fn by_address(stacks: &Stacks, shown: &Shown, options: &Options, tools: &mut Tools) -> ByAddress {
+/// Code with the values of stacks whose rows are bare addresses.
+fn code<'a>(stacks: &Stacks, shown: &'a Shown, options: &'a Options, tools: &'a mut Tools) -> Code<'a> {
     let (rows, sums) = Rows::summed(stacks, shown.named(), options, &mut tools.callers);
-    ByAddress::new(&rows, &sums)
+    Code {
+        regions: &shown.regions,
+        values: ByAddress::new(&rows, &sums),
+        style: Style { unit: Unit::of(shown.kind, options), width: shown.width },
+        options,
+        images: &mut tools.images,
+        sources: &mut tools.sources,
+    }
 }
 
 /// Instructions of functions.
@@ -130,10 +138,7 @@ pub fn disassembly(
     options: &Options,
     tools: &mut Tools,
 ) -> Result<()> {
-    let values = by_address(stacks, shown, options, tools);
-    let style = Style { unit: Unit::of(shown.kind, options), width: shown.width };
-    let places = (&mut tools.images, &mut tools.sources);
-    disasm::write(out, &shown.regions, &values, expression, style, options, places)
+    disasm::write(out, &mut code(stacks, shown, options, tools), expression)
 }
 
 /// Source of functions.
@@ -145,10 +150,7 @@ pub fn listing(
     options: &Options,
     tools: &mut Tools,
 ) -> Result<()> {
-    let values = by_address(stacks, shown, options, tools);
-    let style = Style { unit: Unit::of(shown.kind, options), width: shown.width };
-    let places = (&mut tools.images, &mut tools.sources);
-    list::write(out, &shown.regions, &values, expression, style, options, places, false).map(|_| ())
+    list::write(out, &mut code(stacks, shown, options, tools), expression, false).map(|_| ())
 }
 
 /// The same as a page in the browser.
@@ -159,17 +161,13 @@ pub fn page(
     options: &Options,
     tools: &mut Tools,
 ) -> Result<()> {
-    let values = by_address(stacks, shown, options, tools);
-    let style = Style { unit: Unit::of(shown.kind, options), width: shown.width };
+    let mut code = code(stacks, shown, options, tools);
     let mut text = Vec::new();
-    weblist::head(&mut text, &shown.program, total, style.unit)?;
-    let places = (&mut tools.images, &mut tools.sources);
-    let listed = list::write(&mut text, &shown.regions, &values, expression, style, options, places, true)?;
+    weblist::head(&mut text, &shown.program, total, code.style.unit)?;
+    let listed = list::write(&mut text, &mut code, expression, true)?;
     weblist::foot(&mut text)?;
     if listed > 0 {
-        let path = tools.temp.name("html");
-        save(&path, &text)?;
-        viewers::web(&path);
+        viewers::web(&save("html", &text)?);
     }
     Ok(())
 }
@@ -188,46 +186,52 @@ pub fn graph(
         return Ok(false);
     };
     if options.gv {
-        let path = tools.temp.name("ps");
-        save(&path, graph.scene().postscript().as_bytes())?;
-        viewers::gv(&path, options.scale, waits);
+        viewers::gv(&save("ps", graph.scene().postscript().as_bytes())?, options.scale, waits);
     } else if options.evince {
-        let path = tools.temp.name("pdf");
-        save(&path, &graph.scene().pdf())?;
-        viewers::evince(&path, waits);
+        viewers::evince(&save("pdf", &graph.scene().pdf())?, waits);
     } else if options.ps {
         out.write_all(graph.scene().postscript().as_bytes())?;
     } else if options.pdf {
         out.write_all(&graph.scene().pdf())?;
     } else if options.web {
-        let path = tools.temp.name("svg");
-        save(&path, graph.scene().svg().as_bytes())?;
+        let path = save("svg", graph.scene().svg().as_bytes())?;
         viewers::web(&path);
+        if waits {
+            viewers::remove_later(&path);
+        }
     } else if options.svg {
         out.write_all(graph.scene().svg().as_bytes())?;
     } else if options.gif {
-        return Err(Stop::error(
-            "--gif: there is no writer for this format here; --svg and --pdf draw the same picture\n",
-        ));
+        let picture = graph.scene().gif();
+        out.write_all(&picture.map_err(|error| Stop::error(format!("--gif: {error}\n")))?)?;
     } else {
         graph.write(out, options)?;
     }
     Ok(true)
 }
 
-fn save(path: &std::path::Path, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).map_err(|error| Stop::error(format!("{}: {}\n", shown(path), reason(&error))))
+/// Keeps something in a temporary file.
+fn save(extension: &str, bytes: &[u8]) -> Result<PathBuf> {
+    temp::save(extension, bytes).map_err(|(path, error)| unwritten(&path, &error))
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Stop {
+    Stop::error(format!("{}: {}\n", shown(path), reason(error)))
 }
 
 /// A callgrind file of all stacks, for a viewer when it has no name.
-pub fn callgrind_file(stacks: &Stacks, name: &str, shown: &Shown, tools: &mut Tools) -> Result<()> {
-    let path = if name.is_empty() { tools.temp.name("callgrind") } else { PathBuf::from(name) };
-    say(format_args!("Writing callgrind file to '{}'.\n", path.display()));
+pub fn callgrind_file(stacks: &Stacks, name: &str, shown: &Shown) -> Result<()> {
     let mut text = Vec::new();
     callgrind::write(&mut text, &Calls::new(stacks, shown.named()))?;
-    save(&path, &text)?;
+    let announce = |path: &Path| say(format_args!("Writing callgrind file to '{}'.\n", path.display()));
     if name.is_empty() {
+        let path = save("callgrind", &text)?;
+        announce(&path);
         viewers::kcachegrind(&path);
+    } else {
+        let path = Path::new(name);
+        announce(path);
+        fs::write(path, &text).map_err(|error| unwritten(path, &error))?;
     }
     Ok(())
 }

@@ -1,51 +1,29 @@
-//! Programs that show a picture or a listing, and the temporary files they are given.
+//! Programs that show a picture or a listing.
 //!
-//! A browser may hand a file on and end at once, so what it was given stays for five seconds after it ended.
+//! A browser may hand a file on and end at once, so a picture that was given to one stays for five seconds after that.
 #![forbid(unsafe_code)]
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{self, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use super::streams::say;
+use super::temp;
 
 /// Tried in this order.
 const BROWSERS: [&str; 4] =
     ["/etc/alternatives/gnome-www-browser", "/etc/alternatives/x-www-browser", "google-chrome", "firefox"];
 
-/// Temporary files of a run, removed when it ends.
-#[derive(Debug, Default)]
-pub struct TempFiles {
-    next: usize,
-    made: Vec<PathBuf>,
-}
-
-impl TempFiles {
-    /// A name that was not given before.
-    pub fn name(&mut self, extension: &str) -> PathBuf {
-        let path = PathBuf::from(format!("/tmp/jeprof{}.{}.{extension}", process::id(), self.next));
-        self.next += 1;
-        self.made.push(path.clone());
-        path
-    }
-}
-
-impl Drop for TempFiles {
-    fn drop(&mut self) {
-        for path in &self.made {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
+/// Seconds that a browser has to read a file that it was given.
+const READ_WITHIN: u64 = 5;
 
 /// Runs a viewer; true when it could be started and, if it is waited for, ended well.
 fn run(program: &str, arguments: &[&str], is_waited_for: bool) -> bool {
     let mut command = Command::new(program);
     command.args(arguments);
     if is_waited_for {
-        return command.status().is_ok_and(|status| status.success());
+        return temp::while_watched(|| command.status()).is_ok_and(|status| status.success());
     }
     match command.stdin(Stdio::null()).spawn() {
         Ok(mut child) => {
@@ -89,9 +67,23 @@ pub fn web(path: &Path) {
     let shown = path.display().to_string();
     if !BROWSERS.iter().any(|browser| run(browser, &[&shown], true)) {
         say(format_args!("Could not load web browser.\n"));
-        return;
     }
-    thread::sleep(Duration::from_secs(5));
+}
+
+/// Has a file removed when a browser has read it, though this run ends before.
+pub fn remove_later(path: &Path) {
+    let started = Command::new("/bin/sh")
+        .args(["-c", &format!("sleep {READ_WITHIN}; exec rm -f -- \"$1\""), "sh"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    if started.is_ok() {
+        temp::forget(path);
+    } else {
+        thread::sleep(Duration::from_secs(READ_WITHIN));
+    }
 }
 
 /// Shows a callgrind file.

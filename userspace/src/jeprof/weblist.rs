@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
 
-use super::code::{shown_address, shown_file, shown_instruction};
-use super::disasm::Style;
+use super::code::{Style, shown_address, shown_file, shown_instruction};
 use super::listing::Listing;
 use super::stop::Result;
 use super::values::Unit;

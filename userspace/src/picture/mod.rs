@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  output::graph::Graph ─► callgraph (places: layered) ─┐
-//!  values over a series ─► area                         ├─► Scene ─► svg, pdf, postscript
+//!  values over a series ─► area                         ├─► Scene ─► svg, pdf, postscript, raster ─► gif
 //!                                                       ┘
 //!  folded lines ─► flame ─► SVG
 //! ```
@@ -14,10 +14,12 @@ pub mod area;
 pub mod callgraph;
 pub mod flame;
 mod font;
+mod gif;
 mod layered;
 mod pdf;
 mod postscript;
 mod ranks;
+mod raster;
 pub mod scene;
 pub mod svg;
 

@@ -1,11 +1,11 @@
-//! A drawing as a list of shapes: what every picture here is before it becomes SVG, PDF or PostScript.
+//! A drawing as a list of shapes: what every picture here is before it becomes SVG, PDF, PostScript or pixels.
 //!
 //! Units are points, 1/72 inch, taken as pixels on screens; the origin is at the top left and y grows downwards. Shapes are
 //! drawn in order. A group says what its shapes stand for; only SVG keeps that, for scripts and for tooltips.
 #![forbid(unsafe_code)]
 
 /// Red, green, blue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Colour(pub u8, pub u8, pub u8);
 
 pub(super) const BLACK: Colour = Colour(0x1f, 0x23, 0x28);
