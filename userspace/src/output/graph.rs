@@ -32,6 +32,18 @@ pub struct Limits {
     pub maxdegree: usize,
 }
 
+impl Limits {
+    /// For at most `nodecount` nodes; more than by default means that small ones are wanted, too.
+    pub fn of(nodecount: usize) -> Limits {
+        let limits = Limits::default();
+        if nodecount > limits.nodecount {
+            Limits { nodecount, nodefraction: 0.0, edgefraction: 0.0, ..limits }
+        } else {
+            Limits { nodecount, ..limits }
+        }
+    }
+}
+
 /// jeprof's defaults.
 impl Default for Limits {
     fn default() -> Limits {

@@ -72,9 +72,10 @@ pub fn area(series: &Series<'_>) -> Scene {
     }
     let xs = places(&series.moments);
     let totals: Vec<f64> = (0..xs.len()).map(|at| bands.iter().map(|(_, values, _)| value(values, at)).sum()).collect();
-    let top = round_up(totals.iter().copied().fold(0.0, f64::max));
+    let (step, count) = lines(totals.iter().copied().fold(0.0, f64::max));
+    let top = step * count as f64;
     let y_of = |value: f64| TOP + PLOT.1 * (1.0 - value / top);
-    axes(&mut scene, series, &xs, top);
+    axes(&mut scene, series, &xs, (step, count));
 
     // From the bottom up; the largest lies lowest, where its shape is not bent by others.
     let mut floor = vec![0.0; xs.len()];
@@ -114,26 +115,30 @@ fn places(moments: &[(String, f64)]) -> Vec<f64> {
     (0..moments.len()).map(|at| LEFT + PLOT.0 * share(at)).collect()
 }
 
-/// The next of 1, 2, 2.5, 5 times a power of two of ten: a top that divides into whole steps.
-fn round_up(value: f64) -> f64 {
+/// Lines of the y axis above 0, at most.
+const LINES: f64 = 5.0;
+
+/// From line to line of the y axis, and how many lines there are above 0: 1, 2, 2.5 or 5 times a power of ten, so that the
+/// largest value lies under the last.
+fn lines(value: f64) -> (f64, usize) {
     if value <= 0.0 || !value.is_finite() {
-        return 1.0;
+        return (1.0, 1);
     }
     // Byte axes read best in powers of two.
     let unit = 1024_f64.powf(value.log(1024.0).floor().max(0.0));
-    let scaled = value / unit;
-    let step = 10_f64.powf(scaled.log10().floor());
-    let nice = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|nice| nice * step >= scaled).unwrap_or(10.0);
-    nice * step * unit
+    let least = value / unit / LINES;
+    let power = 10_f64.powf(least.log10().floor());
+    let nice = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|nice| nice * power >= least).unwrap_or(10.0);
+    let step = nice * power * unit;
+    (step, (value / step).ceil().clamp(1.0, LINES) as usize)
 }
 
-fn axes(scene: &mut Scene, series: &Series<'_>, xs: &[f64], top: f64) {
-    const LINES: usize = 5;
-    for at in 0..=LINES {
-        let share = at as f64 / LINES as f64;
+fn axes(scene: &mut Scene, series: &Series<'_>, xs: &[f64], (step, count): (f64, usize)) {
+    for at in 0..=count {
+        let share = at as f64 / count as f64;
         let y = TOP + PLOT.1 * (1.0 - share);
         scene.line((LEFT, y), (LEFT + PLOT.0, y), LINE, 0.7);
-        let text = (series.amount)(top * share);
+        let text = (series.amount)(step * at as f64);
         let (x, y) = (LEFT - 8.0, y + 10.0 * TO_BASELINE);
         scene.shapes.push(Shape::Text { x, y, size: 10.0, anchor: Anchor::End, is_bold: false, colour: GREY, text });
     }
@@ -171,19 +176,28 @@ fn draw_names(scene: &mut Scene, names: &[(f64, &str, f64, Colour)], series: &Se
         scene.line((edge + 2.0, *middle), (edge + 18.0, y), *colour, 1.2);
         let amount = (series.amount)(*last);
         let room = NAMES - 40.0 - font::width(&amount, NAME_FONT);
-        let text = format!("{amount}  {}", font::fitted(name, NAME_FONT, room));
+        let text = format!("{amount}  {}", font::fitted_end(name, NAME_FONT, room));
         scene.text(edge + 22.0, y + NAME_FONT * TO_BASELINE, NAME_FONT, BLACK, text);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Series, area, places, round_up};
+    use super::{Series, area, lines, places};
 
     #[test]
     fn tops_are_round() {
-        for (value, top) in [(0.0, 1.0), (3.0, 5.0), (1025.0, 2048.0), (70.0 * 1048576.0, 100.0 * 1048576.0)] {
-            assert!((round_up(value) - top).abs() < 1e-6, "{value}: {}", round_up(value));
+        const MIB: f64 = 1048576.0;
+        for (value, expected) in [
+            (0.0, (1.0, 1)),
+            (3.0, (1.0, 3)),
+            (1025.0, (256.0, 5)),
+            (70.0 * MIB, (20.0 * MIB, 4)),
+            (259.0 * MIB, (100.0 * MIB, 3)),
+        ] {
+            let (step, count) = lines(value);
+            assert!((step - expected.0).abs() < 1e-6 && count == expected.1, "{value}: {step} {count}");
+            assert!(step * count as f64 >= value);
         }
     }
 

@@ -47,6 +47,19 @@ pub(super) fn fitted(text: &str, size: f64, room: f64) -> String {
     if kept.is_empty() { kept } else { kept + "…" }
 }
 
+/// The same with its end kept: that of a path or a qualified name tells the most.
+pub(super) fn fitted_end(text: &str, size: f64, room: f64) -> String {
+    if width(text, size) <= room {
+        return text.to_owned();
+    }
+    let mut left = room - width("…", size);
+    let kept = text.char_indices().rev().take_while(|&(_, c)| {
+        left -= f64::from(advance(c)) * size / 1000.0;
+        left >= 0.0
+    });
+    kept.last().map_or_else(String::new, |(at, _)| format!("…{}", &text[at..]))
+}
+
 /// Breaks a name into lines of at most about `room` characters: after `::` and `/`, else anywhere.
 pub(super) fn broken(name: &str, room: usize, lines_at_most: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
@@ -94,7 +107,7 @@ fn pieces(name: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{broken, fitted, width};
+    use super::{broken, fitted, fitted_end, width};
 
     #[test]
     fn widths_are_helveticas() {
@@ -107,6 +120,9 @@ mod tests {
         assert_eq!(fitted("malloc", 10.0, 100.0), "malloc");
         assert_eq!(fitted("malloc", 10.0, 25.0), "ma…");
         assert_eq!(fitted("malloc", 10.0, 5.0), "");
+        assert_eq!(fitted_end("a::é::grow", 10.0, 100.0), "a::é::grow");
+        assert_eq!(fitted_end("a::é::grow", 10.0, 34.0), "…grow");
+        assert_eq!(fitted_end("malloc", 10.0, 5.0), "");
     }
 
     #[test]

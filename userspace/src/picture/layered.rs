@@ -24,6 +24,9 @@ const BOX_GAP: f64 = 18.0;
 const EDGE_GAP: f64 = 8.0;
 const LAYER_GAP: f64 = 15.0;
 const PART_GAP: f64 = 40.0;
+/// Between edges that lie over each other from layer to layer; height at most for them.
+const LINE_GAP: f64 = 2.5;
+const ROOM_MOST: f64 = 900.0;
 /// Sweeps over a graph of few places and of many.
 const SWEEPS: usize = 24;
 const SWEEPS_LARGE: usize = 6;
@@ -428,12 +431,19 @@ impl Part {
     }
 
     fn set_y(&mut self) {
+        // Below each layer: how many edges lie over each other there, on an average.
+        let mut lines = vec![0.0; self.layers.len()];
+        for stretch in &self.stretches {
+            let (upper, lower) = (&self.places[stretch.upper], &self.places[stretch.lower]);
+            lines[upper.layer] += (upper.x - lower.x).abs() / self.size.0.max(1.0);
+        }
         let mut y = 0.0;
-        for layer in &self.layers {
+        for (layer, lines) in self.layers.iter().zip(lines) {
             let height = layer.iter().map(|&place| self.places[place].size.1).fold(0.0, f64::max);
             self.bands.push((y, height));
-            // Many edges between two layers need height, or they lie flat on each other.
-            y += height + LAYER_GAP + (layer.len() as f64).sqrt() * 2.0;
+            // They need height, or they are a bar without edges.
+            let room = (lines * LINE_GAP).min(ROOM_MOST).max((layer.len() as f64).sqrt() * 2.0);
+            y += height + LAYER_GAP + room;
         }
         self.size.1 = self.bands.last().map_or(0.0, |(top, height)| top + height);
     }
