@@ -32,8 +32,18 @@ pub enum Error {
     #[error("the profile is not of a heap, and heap files hold nothing else")]
     NotHeap,
 
-    #[error("protobuf is not written to a terminal")]
-    Binary,
+    #[error("{format} is not text, and not written to a terminal")]
+    Binary { format: &'static str },
+
+    #[error("--layout dot draws the call graph as svg or pdf, not {format}")]
+    NoLayout { format: &'static str },
+
+    #[error("cannot run dot")]
+    NoGraphviz { source: io::Error },
+
+    /// `words` is what it said on stderr.
+    #[error("dot drew no picture: {words}")]
+    Graphviz { words: String },
 
     #[error("process {pid} ({name}) ended before its profile table was read")]
     NothingRead { pid: u32, name: String },
@@ -111,7 +121,10 @@ impl Error {
             },
             Error::NoNegative { .. } => Some("use text, tree, csv, json, folded, pprof or otlp".into()),
             Error::NotHeap => Some("name a file for pprof's or OTLP's protobuf: -o FILE.pb.gz or -o FILE.otlp".into()),
-            Error::Binary => Some("name a file with -o FILE, or pipe it on".into()),
+            Error::NoLayout { .. } => Some("name the form of the result: --layout dot --format svg".into()),
+            Error::NoGraphviz { .. } => Some("install graphviz, or leave --layout dot out: boxes are placed here, too".into()),
+            Error::Graphviz { .. } => Some("look at what it was given: --format dot".into()),
+            Error::Binary { .. } => Some("name a file with -o FILE, or pipe it on".into()),
             Error::OnlyProgram { path } => Some(format!(
                 "name a profile after it: jeprobe report {} FILE.heap; take one with: jeprobe dump --pid P",
                 path.display()

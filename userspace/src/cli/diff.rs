@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::explain::{explain, explain_recording};
 use super::load::{Loaded, by_full_name, load_two, name_all, options, with_rows};
 use super::outcome::Outcome;
-use super::report::{adopt, check, format, print, style, write};
+use super::report::{adopt, by_dot, check, format, print, style, write};
 use super::report_args::{DiffArgs, Format};
 use super::term::Term;
 use crate::error::Error;
@@ -31,7 +31,9 @@ pub fn run(args: &DiffArgs, term: &mut Term) -> Result<Outcome> {
     let symbols = by_full_name(&name_all(&profile, &sources));
     let mut selection = Selection::new(&profile, &symbols, options.value);
     selection.subtract(base, false);
+    let by_dot = by_dot(&args.print, format, &selection, &options, &subject)?;
     print(&args.print, format, term, |out| match format {
+        Format::Svg | Format::Pdf if by_dot.is_some() => out.write_all(by_dot.as_deref().unwrap_or_default()),
         Format::Text => diff::write(&selection, &options, out),
         Format::Csv => diff::write_csv(&selection, &options, out),
         other => write(&selection, &options, other, &subject, out),

@@ -1,12 +1,15 @@
-//! Pictures of a selection: the call graph as SVG or for Graphviz, a flame graph, and all of it as one page.
+//! Pictures of a selection: the call graph as SVG, as PDF or for Graphviz, a flame graph, and all of it as one page.
 //!
 //! The page needs nothing else and no network: heading, losses, call graph, flame graph, table. A differential selection has
-//! a red and blue flame graph.
+//! a red and blue flame graph. Graphviz is run for `--layout dot` alone.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
+use std::process::{Command, Stdio};
+use std::thread;
 
+use crate::error::Error;
 use crate::output::graph::{self, Graph, Limits};
 use crate::output::table::Table;
 use crate::output::{Options, Selection, dot, folded};
@@ -14,6 +17,8 @@ use crate::picture::flame::{self, Flame, human};
 use crate::picture::svg::escaped;
 use crate::picture::{Labels, Scene, call_graph};
 
+/// Graphviz' program for layers.
+const DOT: &str = "dot";
 /// Rows of the page's table.
 const PAGE_ROWS: usize = 100;
 
@@ -21,9 +26,7 @@ const PAGE_ROWS: usize = 100;
 fn selected(selection: &Selection<'_>, options: &Options) -> Graph {
     let keyed = selection.keyed(options);
     let stacks = keyed.stacks.iter().map(|(stack, value)| (stack.as_slice(), *value));
-    let limits = Limits::default();
-    let nodecount = options.limit.unwrap_or(limits.nodecount);
-    graph::select(&keyed.keys, stacks, &Limits { nodecount, ..limits })
+    graph::select(&keyed.keys, stacks, &options.limit.map_or_else(Limits::default, Limits::of))
 }
 
 fn title(options: &Options, subject: &str) -> String {
@@ -52,6 +55,47 @@ pub(super) fn svg(selection: &Selection<'_>, options: &Options, subject: &str, o
         return flame(selection, options, subject, out);
     }
     out.write_all(scene(selection, options, subject).svg().as_bytes())
+}
+
+/// The call graph on one page, also of a difference.
+pub(super) fn pdf(selection: &Selection<'_>, options: &Options, subject: &str, out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(&scene(selection, options, subject).pdf())
+}
+
+/// Fails when Graphviz is not there.
+pub(super) fn find_dot() -> Result<(), Error> {
+    let ran = Command::new(DOT).arg("-V").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    ran.map(|_any| ()).map_err(|source| Error::NoGraphviz { source })
+}
+
+/// The call graph as Graphviz draws it. `form`: its name for the output.
+pub(super) fn by_dot(
+    selection: &Selection<'_>,
+    options: &Options,
+    subject: &str,
+    form: &str,
+) -> Result<Vec<u8>, Error> {
+    let mut text = Vec::new();
+    dot(selection, options, subject, &mut text).expect("writing to memory does not fail");
+    let failed = |source| Error::NoGraphviz { source };
+    let mut child = Command::new(DOT)
+        .arg(format!("-T{form}"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let mut input = child.stdin.take().expect("a pipe was asked for");
+    // It may end before it has read everything: then its words and its exit say so.
+    let writer = thread::spawn(move || input.write_all(&text));
+    let output = child.wait_with_output().map_err(failed)?;
+    let _unread = writer.join();
+    if !output.status.success() || output.stdout.is_empty() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        let words = words.lines().next().map_or_else(|| output.status.to_string(), ToOwned::to_owned);
+        return Err(Error::Graphviz { words });
+    }
+    Ok(output.stdout)
 }
 
 /// A flame graph.

@@ -13,7 +13,7 @@ use super::draw;
 use super::explain::explain;
 use super::load::{Loaded, load, name_all, options, read, regex, same_kind, with_rows};
 use super::outcome::Outcome;
-use super::report_args::{Color, Format, PrintArgs, ReportArgs};
+use super::report_args::{Color, Format, Layout, PrintArgs, ReportArgs};
 use super::term::Term;
 use crate::error::Error;
 use crate::model::{Profile, StackId};
@@ -66,7 +66,11 @@ pub fn run(args: &ReportArgs, term: &mut Term) -> Result<Outcome> {
             term.warn(format_args!("the profile has {what}: no thread, process or host is known"));
         }
     } else {
-        print(&args.print, format, term, |out| write(&selection, &options, format, &subject, out))?;
+        let by_dot = by_dot(&args.print, format, &selection, &options, &subject)?;
+        print(&args.print, format, term, |out| match &by_dot {
+            Some(picture) => out.write_all(picture),
+            None => write(&selection, &options, format, &subject, out),
+        })?;
     }
     explain(&profile, &symbols, &options, term);
     Ok(Outcome::Complete)
@@ -81,7 +85,13 @@ pub(super) fn adopt(profile: &mut Profile, base: &Profile) -> Vec<(StackId, Numb
 /// Fails before anything is read when the result could not be written.
 pub(super) fn check(print: &PrintArgs, format: Format) -> Result<()> {
     if is_binary(format) && print.output.is_none() && io::stdout().is_terminal() {
-        return Err(Error::Binary.into());
+        return Err(Error::Binary { format: format.name() }.into());
+    }
+    if print.layout == Layout::Dot {
+        if !matches!(format, Format::Svg | Format::Pdf) {
+            return Err(Error::NoLayout { format: format.name() }.into());
+        }
+        draw::find_dot()?;
     }
     if let Some(path) = &print.output {
         outfile::check(path)?;
@@ -108,6 +118,7 @@ pub(super) fn named_format(path: &Path) -> Option<Format> {
         () if ends(".otlp") => Format::Otlp,
         () if ends(".dot") => Format::Dot,
         () if ends(".svg") => Format::Svg,
+        () if ends(".pdf") => Format::Pdf,
         () if ends(".html") => Format::Html,
         () if ends(".callgrind") || name.starts_with("callgrind.out") => Format::Callgrind,
         () => return None,
@@ -115,7 +126,7 @@ pub(super) fn named_format(path: &Path) -> Option<Format> {
 }
 
 fn is_binary(format: Format) -> bool {
-    matches!(format, Format::Pprof | Format::Otlp)
+    matches!(format, Format::Pprof | Format::Otlp | Format::Pdf)
 }
 
 /// Writes a result to the file or to stdout.
@@ -146,6 +157,20 @@ pub(super) fn style(args: &PrintArgs) -> Style {
     Style { color, width: width.map(|(width, _)| usize::from(width.0)) }
 }
 
+/// The call graph as Graphviz draws it, where that was asked for.
+pub(super) fn by_dot(
+    print: &PrintArgs,
+    format: Format,
+    selection: &Selection<'_>,
+    options: &Options,
+    subject: &str,
+) -> Result<Option<Vec<u8>>> {
+    Ok(match print.layout {
+        Layout::Own => None,
+        Layout::Dot => Some(draw::by_dot(selection, options, subject, format.name())?),
+    })
+}
+
 /// Writes a selection in one of the forms.
 pub(super) fn write(
     selection: &Selection<'_>,
@@ -166,6 +191,7 @@ pub(super) fn write(
         Format::Otlp => otlp::write(selection, options, out),
         Format::Dot => draw::dot(selection, options, subject, out),
         Format::Svg => draw::svg(selection, options, subject, out),
+        Format::Pdf => draw::pdf(selection, options, subject, out),
         Format::Html => draw::html(selection, options, subject, out),
     }
 }

@@ -120,7 +120,7 @@ pub struct RowArgs {
     /// Sort by the cumulative column: the same as --sort cum.
     #[arg(long)]
     pub cum: bool,
-    /// Print at most N rows; in a tree, N children of each node.
+    /// Print at most N rows; in a tree, N children of each node; in a call graph, N boxes.
     #[arg(short = 'n', long = "top", alias = "limit", value_name = "N")]
     pub top: Option<usize>,
 }
@@ -146,6 +146,9 @@ pub struct PrintArgs {
     /// Write to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Who places the boxes of a call graph as svg or pdf: this program, or dot of Graphviz.
+    #[arg(long, value_enum, value_name = "WHO", default_value_t)]
+    pub layout: Layout,
     /// Colours in tables and trees; auto: on a terminal, unless NO_COLOR is set.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     pub color: Color,
@@ -160,6 +163,16 @@ pub enum Color {
     Auto,
     Always,
     Never,
+}
+
+/// Who places the boxes of a call graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Layout {
+    /// This program.
+    #[default]
+    Own,
+    /// Graphviz; always the call graph, also of a difference.
+    Dot,
 }
 
 /// Form of a result.
@@ -188,6 +201,8 @@ pub enum Format {
     Dot,
     /// The call graph as a picture; with a base, the differential flame graph.
     Svg,
+    /// The call graph as a picture on one page; with a base, of what changed.
+    Pdf,
     /// Flame graph, call graph and table as one page.
     Html,
 }
@@ -207,6 +222,7 @@ impl Format {
             Format::Otlp => "otlp",
             Format::Dot => "dot",
             Format::Svg => "svg",
+            Format::Pdf => "pdf",
             Format::Html => "html",
         }
     }
