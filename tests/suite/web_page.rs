@@ -11,6 +11,9 @@ const ESCAPE: &str = "\u{e00c}";
 const ENTER: &str = "\u{e007}";
 const UP: &str = "\u{e013}";
 const DOWN: &str = "\u{e015}";
+const LEFT: &str = "\u{e012}";
+const RIGHT: &str = "\u{e014}";
+const TAB: &str = "\u{e004}";
 
 /// A program that holds known amounts: every allocation is a sample, so the numbers are exact.
 fn holders(arguments: &[&str]) -> Target {
@@ -56,10 +59,26 @@ impl Page {
         Page::serve(&arguments)
     }
 
+    /// A browser that shows it.
+    fn opened(&self) -> Browser {
+        let browser = Browser::start(1280, 800);
+        browser.open(&self.url);
+        drawn(&browser, "flame");
+        browser
+    }
+
     fn end(self) {
         self.server.signal(libc::SIGINT);
         self.server.finish().ok().discard();
     }
+}
+
+/// The first profiles of a series as a page, and a browser that shows it. The directory holds the whole series.
+fn first_look(count: usize) -> (TempDir, Page, Browser) {
+    let directory = TempDir::new("web");
+    let page = Page::of_series(&series(&directory)[..count], &[]);
+    let browser = page.opened();
+    (directory, page, browser)
 }
 
 fn drawn(browser: &Browser, view: &str) {
@@ -71,11 +90,7 @@ fn the_first_look_says_who_holds_the_heap_and_leads_to_the_source() {
     if let Some(why) = browser::missing() {
         skip!("{why}");
     }
-    let directory = TempDir::new("web");
-    let page = Page::of_series(&series(&directory)[..1], &[]);
-    let browser = Browser::start(1280, 800);
-    browser.open(&page.url);
-    drawn(&browser, "flame");
+    let (_profiles, page, browser) = first_look(1);
     // 128 + 64 + 64 blocks of 64 KiB, and what the C library took for its output.
     let total = browser.text("document.getElementById('total').innerText");
     assert!(total.starts_with("16.0 MiB"), "{total}");
@@ -127,11 +142,7 @@ fn keys_search_table_and_graph_work() {
     if let Some(why) = browser::missing() {
         skip!("{why}");
     }
-    let directory = TempDir::new("web");
-    let page = Page::of_series(&series(&directory)[..1], &[]);
-    let browser = Browser::start(1280, 800);
-    browser.open(&page.url);
-    drawn(&browser, "flame");
+    let (_profiles, page, browser) = first_look(1);
 
     // Arrows walk from the root to its callee and back, Enter zooms, Escape goes back.
     browser.press(UP);
@@ -207,6 +218,8 @@ fn keys_search_table_and_graph_work() {
     browser.wait("document.querySelector('.graph .node.chosen') && location.hash.includes('fn=')");
     browser.screenshot("graph");
 
+    walk_boxes(&browser);
+
     // Dark and light.
     let background = browser.text("getComputedStyle(document.body).backgroundColor");
     browser.press("d");
@@ -219,16 +232,44 @@ fn keys_search_table_and_graph_work() {
     page.end();
 }
 
+/// Chooses a box by keys: Tab leads to one, arrows to callee, neighbour and caller, Enter chooses.
+fn walk_boxes(browser: &Browser) {
+    browser.press(ESCAPE);
+    browser.wait("!location.hash.includes('fn=') && !document.querySelector('.graph .node.chosen')");
+    assert_eq!(browser.text("document.querySelectorAll('.graph .node[tabindex=\"0\"]').length"), "1");
+    browser.run("document.getElementById('boxes').focus()");
+    browser.press(TAB);
+    let focused = || browser.text("document.activeElement.getAttribute('aria-label') ?? ''");
+    let first = focused();
+    assert!(first.contains(", itself: ") && first.contains("with what it calls: 16.0 MiB"), "{first}");
+    let mut way = vec![first];
+    while !way.last().is_some_and(|label| label.starts_with("new_block,")) {
+        browser.press(DOWN);
+        let label = focused();
+        assert!(!way.contains(&label), "no way down to the leaf: {way:?}, then {label}");
+        way.push(label);
+    }
+    assert!(way.iter().any(|label| label.starts_with("main,")), "{way:?}");
+    browser.press(UP);
+    let caller = focused();
+    assert!(caller.starts_with("keep_cache,"), "the largest caller: {caller}");
+    browser.press(RIGHT);
+    let beside = focused();
+    browser.press(LEFT);
+    assert!(beside != caller || focused() != caller, "boxes stand beside it: {beside}");
+    browser.press(ENTER);
+    browser.wait("document.activeElement.getAttribute('aria-pressed') === 'true' && location.hash.includes('fn=')");
+    let is_seen = "const box = document.activeElement.getBoundingClientRect(); const room = document.querySelector('.graph svg').getBoundingClientRect(); return box.left >= room.left - 1 && box.right <= room.right + 1 && box.top >= room.top - 1 && box.bottom <= room.bottom + 1;";
+    assert_eq!(browser.run(is_seen).as_bool(), Some(true), "the box is in view");
+    browser.screenshot("graph-keys");
+}
+
 #[test]
 fn a_series_has_differences_and_a_timeline() {
     if let Some(why) = browser::missing() {
         skip!("{why}");
     }
-    let directory = TempDir::new("web");
-    let page = Page::of_series(&series(&directory), &[]);
-    let browser = Browser::start(1280, 800);
-    browser.open(&page.url);
-    drawn(&browser, "flame");
+    let (profiles, page, browser) = first_look(3);
     // The newest first: two rounds more than the first.
     let total = browser.text("document.getElementById('total').innerText");
     assert!(total.starts_with("24.0 MiB"), "{total}");
@@ -257,7 +298,7 @@ fn a_series_has_differences_and_a_timeline() {
     page.end();
 
     // The base of the command line is the difference at first.
-    let files = series(&directory);
+    let files = profiles.files(".heap");
     let base = files[0].to_str().expect("a UTF-8 path");
     let page = Page::of_series(&files[2..], &["--base", base]);
     browser.open(&page.url);
@@ -274,9 +315,7 @@ fn a_process_is_watched_while_it_runs() {
     target.wait_for("ready 0");
     let pid = target.pid().to_string();
     let page = Page::serve(&["--pid", &pid]);
-    let browser = Browser::start(1280, 800);
-    browser.open(&page.url);
-    drawn(&browser, "flame");
+    let browser = page.opened();
     let total = browser.text("document.getElementById('total').innerText");
     assert!(total.starts_with("16.0 MiB"), "{total}");
     assert!(browser.text("document.getElementById('live').innerText").starts_with("live"));

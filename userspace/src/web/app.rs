@@ -20,7 +20,7 @@ use std::sync::{Arc, RwLock};
 use serde_json::{Value as Json, json};
 
 use super::dataset::Dataset;
-use super::drawn::{self, Choice};
+use super::drawn::{self, CallGraph, Choice};
 use super::query::Query;
 use super::{code, source, tree};
 use crate::output::Value;
@@ -190,9 +190,10 @@ impl App {
             ignore: query.regex("ignore").map_err(bad)?,
             boxes: query.number("boxes").unwrap_or(BOXES),
         };
-        let (scene, names) = drawn::graph(&data, base.as_deref(), &choice);
+        let CallGraph { scene, names, calls } = drawn::graph(&data, base.as_deref(), &choice);
         let (width, height) = scene.size();
-        let json = json!({ "svg": scene.svg_element(), "width": width, "height": height, "names": names });
+        let svg = scene.svg_element();
+        let json = json!({ "svg": svg, "width": width, "height": height, "names": names, "calls": calls });
         Ok(Answer::json(&json))
     }
 

@@ -27,8 +27,18 @@ pub struct Choice {
     pub boxes: usize,
 }
 
-/// The call graph; with a base of the differences. The key of a box is the place of its function in `names`.
-pub fn graph(data: &Dataset, base: Option<&Dataset>, choice: &Choice) -> (Scene, Vec<String>) {
+/// A call graph with what the page needs to know of it.
+#[derive(Debug)]
+pub struct CallGraph {
+    pub scene: Scene,
+    /// The key of a box is the place of its function here.
+    pub names: Vec<String>,
+    /// Keys of caller and callee, the largest call first.
+    pub calls: Vec<(usize, usize)>,
+}
+
+/// The call graph; with a base of the differences.
+pub fn graph(data: &Dataset, base: Option<&Dataset>, choice: &Choice) -> CallGraph {
     let mut names: Vec<String> = Vec::new();
     let mut index: HashMap<String, usize> = HashMap::new();
     let mut stacks: Vec<(Vec<usize>, f64)> = Vec::new();
@@ -59,7 +69,7 @@ pub fn graph(data: &Dataset, base: Option<&Dataset>, choice: &Choice) -> (Scene,
             }
         }
     }
-    let limits = Limits { nodecount: choice.boxes.min(BOXES_MOST), ..Limits::default() };
+    let limits = Limits::of(choice.boxes.min(BOXES_MOST));
     let selected = select(&names, stacks.iter().map(|(keys, value)| (keys.as_slice(), *value)), &limits);
     let is_bytes = choice.value.is_bytes();
     let amount = |value: f64| human(value, is_bytes);
@@ -67,7 +77,12 @@ pub fn graph(data: &Dataset, base: Option<&Dataset>, choice: &Choice) -> (Scene,
     let lines = vec![format!("{} of {all} functions, {} drawn", selected.nodes.len(), amount(selected.total))];
     let title = base.map_or_else(|| data.name.clone(), |base| format!("{} minus {}", data.name, base.name));
     let title = format!("{title}: {}", choice.value.title());
-    (call_graph(&selected, &Labels { title, lines, amount: &amount }), names)
+    let key = |at: usize| selected.nodes[at].key;
+    let mut calls: Vec<_> =
+        selected.edges.iter().map(|edge| (key(edge.caller), key(edge.callee), edge.value.abs())).collect();
+    calls.sort_by(|a, b| b.2.total_cmp(&a.2));
+    let calls = calls.into_iter().map(|(caller, callee, _)| (caller, callee)).collect();
+    CallGraph { scene: call_graph(&selected, &Labels { title, lines, amount: &amount }), names, calls }
 }
 
 /// Growth: one band per function, by what the functions hold themselves at the end of the series.
@@ -138,7 +153,9 @@ mod tests {
     fn drawn(base: Option<&Dataset>, focus: Option<&str>) -> String {
         let focus = focus.map(|pattern| Regex::new(pattern).expect("a pattern"));
         let choice = Choice { focus, boxes: 80, value: Value::InuseSpace, ignore: None };
-        graph(&data("new", 3e6), base, &choice).0.svg_element()
+        let graph = graph(&data("new", 3e6), base, &choice);
+        assert!(graph.calls.iter().all(|&(caller, callee)| caller.max(callee) < graph.names.len()));
+        graph.scene.svg_element()
     }
 
     #[test]

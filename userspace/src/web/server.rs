@@ -18,6 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -68,15 +69,19 @@ impl Server {
             let Ok(permit) = room.clone().try_acquire_owned() else { continue };
             let (app, token) = (app.clone(), token.clone());
             tokio::spawn(async move {
-                let service = service_fn(|request| answer(request, app.clone(), token.clone(), port));
-                let mut http = http1::Builder::new();
-                http.max_buf_size(HEAD_MOST).timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
-                // A browser that goes away in the middle is no event.
-                let _ended = http.serve_connection(TokioIo::new(stream), service).await;
+                connection(stream, app, token, port).await;
                 drop(permit);
             });
         }
     }
+}
+
+/// Answers the requests of one connection until its end. A browser that goes away in the middle is no event.
+pub async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, app: Arc<App>, token: Arc<str>, port: u16) {
+    let service = service_fn(|request| answer(request, app.clone(), token.clone(), port));
+    let mut http = http1::Builder::new();
+    http.max_buf_size(HEAD_MOST).timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
+    let _ended = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn answer(

@@ -1,4 +1,5 @@
 // The call graph, laid out by the server: zoom with the wheel or + and −, move by dragging or arrows, choose a function.
+// Tab leads to a box; from there arrows lead to the largest caller or callee and to the boxes beside, Enter chooses.
 
 import { element } from "./format.js";
 import { ask, pattern } from "./data.js";
@@ -31,11 +32,20 @@ export async function showGraph(place, profile, value) {
     element("label", {}, "at most ", boxes, " functions "),
     element("button", { type: "button", id: "focus", hidden: !get("fn"), click: () => set({ focus: get("focus") ? "" : exact(get("fn")) }) },
       get("focus") ? "All stacks" : "Only stacks through the chosen function"));
+  const before = view && focused() ? nameOf(focused()) : null;
   const box = element("div", { class: "graph" }, tools, svg);
   place.replaceChildren(box);
   const size = { width: answer.width, height: answer.height };
-  view = { key, box, svg, names: answer.names, size, seen: { x: 0, y: 0, ...size } };
+  const nodes = new Map([...svg.querySelectorAll(".node")].map((node) => [Number(node.dataset.key), node]));
+  view = { key, box, svg, nodes, names: answer.names, calls: answer.calls, size, seen: { x: 0, y: 0, ...size } };
+  svg.setAttribute("role", "group");
+  nodes.forEach((node) => {
+    node.setAttribute("role", "button");
+    node.setAttribute("aria-label", node.querySelector("title").textContent.replaceAll("\n", ", "));
+  });
   mark();
+  const again = before !== null && [...nodes.values()].find((node) => nameOf(node) === before);
+  if (again) { again.focus({ preventScroll: true }); }
   whole();
   drag(svg);
   svg.addEventListener("wheel", (event) => {
@@ -44,8 +54,18 @@ export async function showGraph(place, profile, value) {
   }, { passive: false });
   svg.addEventListener("click", (event) => {
     const node = event.target.closest(".node");
-    if (node && !view.moved) { set({ fn: view.names[Number(node.dataset.key)] }); }
+    if (node && !view.moved) { set({ fn: nameOf(node) }); }
   });
+}
+
+function nameOf(node) {
+  return view.names[Number(node.dataset.key)];
+}
+
+/** The box that has the focus. */
+function focused() {
+  const node = document.activeElement?.closest(".node");
+  return node && view.svg.contains(node) ? node : null;
 }
 
 function exact(name) {
@@ -56,10 +76,14 @@ function exact(name) {
 function mark() {
   const regex = pattern(get("search"));
   view.svg.querySelectorAll(".node").forEach((node) => {
-    const name = view.names[Number(node.dataset.key)];
+    const name = nameOf(node);
     node.classList.toggle("chosen", name === get("fn"));
+    node.setAttribute("aria-pressed", String(name === get("fn")));
     node.classList.toggle("miss", Boolean(regex) && !regex.test(name));
   });
+  // One box is in the order of Tab: that with the focus, the chosen one, else the first, which holds the most.
+  const [first] = view.nodes.values();
+  roving(focused() ?? view.svg.querySelector(".node.chosen") ?? first);
   view.svg.querySelectorAll(".edge").forEach((edge) => edge.classList.toggle("miss", Boolean(regex)));
   const focus = view.box.querySelector("#focus");
   focus.hidden = !get("fn") && !get("focus");
@@ -122,9 +146,62 @@ function drag(svg) {
   }
 }
 
+function roving(chosen) {
+  view.nodes.forEach((node) => node.setAttribute("tabindex", node === chosen ? "0" : "-1"));
+}
+
+/** Moves the focus to a box, and what is seen so that the box is. */
+function go(node) {
+  if (!node) { return; }
+  roving(node);
+  node.focus({ preventScroll: true });
+  const { seen } = view;
+  const { x, y, width, height } = node.querySelector("rect").getBBox();
+  const shifted = (from, room, at, size) => at < from || size > room ? at - room / 8 : Math.max(from, at + size - room + (at + size > from + room ? room / 8 : 0));
+  seen.x = shifted(seen.x, seen.width, x, width);
+  seen.y = shifted(seen.y, seen.height, y, height);
+  view.isWhole = false;
+  show();
+}
+
+/** The box on a side whose middle is nearest, of those at about the same height. */
+function beside(node, side) {
+  const middle = (of) => {
+    const { x, y, width, height } = of.querySelector("rect").getBBox();
+    return { x: x + width / 2, y: y + height / 2, height };
+  };
+  const from = middle(node);
+  let nearest = null;
+  let least = Infinity;
+  view.nodes.forEach((other) => {
+    const at = middle(other);
+    const away = (at.x - from.x) * side;
+    if (away > 0 && away < least && Math.abs(at.y - from.y) < (at.height + from.height) / 2) { [nearest, least] = [other, away]; }
+  });
+  return nearest;
+}
+
+/** Keys of a box with the focus; true when the key was taken. */
+function boxKey(node, key) {
+  const own = Number(node.dataset.key);
+  const other = (from, to) => view.nodes.get(view.calls.find((call) => call[from] === own && call[to] !== own)?.[to]);
+  const ways = {
+    ArrowUp: () => go(other(1, 0)),
+    ArrowDown: () => go(other(0, 1)),
+    ArrowLeft: () => go(beside(node, -1)),
+    ArrowRight: () => go(beside(node, 1)),
+    Enter: () => set({ fn: nameOf(node) }),
+    " ": () => set({ fn: nameOf(node) }),
+  };
+  ways[key]?.();
+  return key in ways;
+}
+
 /** Keys of the graph; true when the key was taken. */
 export function graphKey(key) {
   if (!view?.box.isConnected) { return false; }
+  const node = focused();
+  if (node && boxKey(node, key)) { return true; }
   const step = view.seen.width / 10;
   const moves = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] };
   if (moves[key]) {
