@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::target::{Ended, Run};
 use crate::{TempDir, artefact, compile};
@@ -79,6 +79,11 @@ fn spelled_out(text: &str) -> String {
 /// True when the original is here.
 pub fn is_installed() -> bool {
     Path::new(JEPROF).exists()
+}
+
+/// The script of jemalloc 5.3.1, where `cargo xtask deps` has put it.
+pub fn newer() -> Option<PathBuf> {
+    Some(artefact::target_dir().join("references/jeprof-5.3.1")).filter(|script| script.is_file())
 }
 
 /// Runs ours.

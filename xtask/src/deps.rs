@@ -1,4 +1,5 @@
-//! Installs what the build and the tests need, on Debian: packages through apt, `bpf-linker` through cargo.
+//! Installs what the build and the tests need, on Debian: packages through apt, `bpf-linker` through cargo, and the
+//! references of [`crate::references`].
 //!
 //! Nothing is done when all is present. apt needs root; without it the command to run is printed instead. No service
 //! is started: while packages are configured, a policy file answers no to every service start, and it answers yes
@@ -12,6 +13,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 
 use crate::cmd::{Cmd, cargo, find_program};
+use crate::references;
 use crate::toolchain::{BPF_LINKER_VERSION, Compiler, linker_version};
 
 /// Package, and a program that stands for it when it came from elsewhere (`""`: only the package will do).
@@ -56,6 +58,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("dwz", "dwz"),
     ("xz-utils", "xz"),
     ("graphviz", "dot"),
+    ("ghostscript", "ps2pdf"),
+    ("elfutils", "eu-readelf"),
+    ("poppler-utils", "pdftotext"),
     ("file", "file"),
     ("procps", "ps"),
     ("util-linux", "unshare"),
@@ -92,6 +97,7 @@ pub(crate) fn run() -> Result<()> {
             .without_env("CARGO_TARGET_DIR")
             .run()?;
     }
+    references::run()?;
     eprintln!("deps: all present");
     Ok(())
 }

@@ -12,8 +12,10 @@ mod cmd;
 mod demo;
 mod deps;
 mod mutate;
+mod references;
 mod test;
 mod toolchain;
+mod vendor;
 
 use std::process::ExitCode;
 

@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::build::folder;
 use crate::cmd::{Cmd, cargo};
+use crate::vendor;
 
 /// Crates and versions: jemalloc 5.3.1, mimalloc 3.3, snmalloc 0.7.
 const MANIFEST: &str = r#"[package]
@@ -120,22 +121,9 @@ fn peers_folder() -> PathBuf {
     folder().join("peers")
 }
 
-/// The folder of a crate's sources, downloaded by cargo.
+/// The folder of a crate's sources.
 fn crate_sources(name: &str) -> Result<PathBuf> {
-    let home = peers_folder().join("sources");
-    let vendor = home.join("vendor");
-    if fs::read_to_string(home.join("Cargo.toml")).ok().as_deref() != Some(MANIFEST) || !vendor.join(name).is_dir() {
-        fs::create_dir_all(&home).with_context(|| format!("cannot create {}", home.display()))?;
-        fs::write(home.join("lib.rs"), "").with_context(|| format!("cannot write {}", home.display()))?;
-        fs::write(home.join("Cargo.toml"), MANIFEST).with_context(|| format!("cannot write {}", home.display()))?;
-        eprintln!("downloading the peers' sources into {}", vendor.display());
-        cargo().dir(&home).args(["vendor", "--quiet"]).arg(&vendor).output()?;
-    }
-    let folder = vendor.join(name);
-    if !folder.is_dir() {
-        bail!("cargo vendor gave no {}", folder.display());
-    }
-    Ok(folder)
+    vendor::sources(&peers_folder().join("sources"), MANIFEST, name)
 }
 
 /// The library of this file name, made by `build` unless it is there.
