@@ -36,6 +36,11 @@ impl Workshop {
         &self.0
     }
 
+    /// A path in it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
     pub(crate) fn build(&self, compiler: &str, source: (&str, &str), flags: &[&str], name: &str) -> PathBuf {
         let source_path = self.0.join(source.0);
         std::fs::write(&source_path, source.1).expect("a source file");

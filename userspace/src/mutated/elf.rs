@@ -1,12 +1,11 @@
 //! Images made by the C compiler, damaged in their headers, symbols, debug information and code.
 #![forbid(unsafe_code)]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use super::damage::rounds;
 use crate::image::Image;
-use crate::image::oracle::C;
+use crate::image::oracle::{C, Workshop};
 
 /// Everything that an image can be asked.
 fn ask(path: &Path, addresses: &[u64]) {
@@ -20,27 +19,18 @@ fn ask(path: &Path, addresses: &[u64]) {
     }
 }
 
-fn program(folder: &Path, flags: &[&str]) -> PathBuf {
-    let (source, program) = (folder.join("damaged.c"), folder.join("good"));
-    std::fs::write(&source, C).expect("a source file");
-    let status = Command::new("cc").args(flags).arg(&source).arg("-o").arg(&program).status();
-    assert!(status.expect("a C compiler is installed by `cargo xtask deps`").success());
-    program
-}
-
 #[test]
 fn damaged_images_give_errors_or_answers() {
-    let folder = std::env::temp_dir().join(format!("jeprobe-damaged-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("the temporary folder is writable");
+    let workshop = Workshop::new("damaged");
     for (seed, flags) in
         [(0x5eed, &["-O2", "-gdwarf-5"][..]), (0xfeed, &["-O2", "-gdwarf-4"]), (0xbead, &["-g", "-gz"])]
     {
-        let path = program(&folder, flags);
+        let path = workshop.build("cc", ("damaged.c", C), flags, "good");
         let good = std::fs::read(&path).expect("a program");
         let image = Image::open(&path).expect("an ELF file");
         let text = image.text().expect("a text section");
         let addresses: Vec<u64> = (text.address..text.address + text.size).step_by(101).collect();
-        let damaged = folder.join("bad");
+        let damaged = workshop.path("bad");
         let mut parse = |bytes: &[u8]| {
             // A new file each time: the one before may still be mapped.
             let _none_at_first = std::fs::remove_file(&damaged);
@@ -55,5 +45,4 @@ fn damaged_images_give_errors_or_answers() {
             rounds(10, seed + 3, &good, name, &mut parse);
         }
     }
-    let _temporary = std::fs::remove_dir_all(&folder);
 }

@@ -6,8 +6,14 @@
 //! - `damage`: the changes.
 //! - `elf`: images, their debug information and code.
 //! - `text`: heap files and lists of mappings, and inputs that are huge instead of damaged.
+//! - `jeprof`: what the command of that name reads.
+//! - `http`: requests to the page's server, replies of servers that profiles come from.
+//!
+//! `userspace/fuzz` looks for such inputs by itself.
 #![forbid(unsafe_code)]
 
 mod damage;
 mod elf;
+mod http;
+mod jeprof;
 mod text;
