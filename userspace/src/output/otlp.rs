@@ -6,7 +6,7 @@
 //! Whole numbers that sum up to the rounded totals.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{self, Write};
@@ -194,7 +194,11 @@ impl Tables {
 
     /// Mappings, locations and functions, in the order of their numbers, which begin at 1 after the empty entry.
     fn describe(&mut self, frames: &[Frame], locations: &Locations, profile: &Profile) {
-        let files = code_files(profile);
+        // Entries that nothing refers to have no place in a dictionary.
+        let of = |address: u64| profile.mappings().find(address).map(|mapping| mapping.start);
+        let used: HashSet<u64> = locations.groups.iter().filter_map(|group| of(group.address)).collect();
+        let files: Vec<_> =
+            code_files(profile).into_iter().filter(|mapping| used.contains(&mapping.start)).collect();
         let place: HashMap<u64, i32> = files.iter().map(|mapping| mapping.start).zip(1..).collect();
         for mapping in files {
             let attribute_indices = if mapping.build_id.is_empty() {
@@ -213,7 +217,7 @@ impl Tables {
         }
         let mut functions: HashMap<(i32, i32, i32), i32> = HashMap::new();
         for group in &locations.groups {
-            let mapping = profile.mappings().find(group.address).and_then(|mapping| place.get(&mapping.start));
+            let mapping = of(group.address).and_then(|start| place.get(&start));
             let mut location = proto::Location {
                 mapping_index: mapping.copied().unwrap_or(0),
                 address: group.address,
