@@ -26,11 +26,10 @@ SEMAPHORE(jeprobe_free_semaphore);
 SEMAPHORE(jeprobe_dump_semaphore);
 SEMAPHORE(jeprobe_ctx_semaphore);
 
-/* The table's context record: six words, two words of which one is the depth, then eight words of counts. */
+/* The table's context record: three words, a word of which half is the depth, then the frames. */
 struct context {
 	uint64_t hash, next, tctxs;
 	uint32_t depth, flags;
-	uint64_t counts[8];
 	uint64_t frames[3];
 };
 static struct context known = {.depth = 3, .frames = {0x401000, 0x402000, 0x403000}};
