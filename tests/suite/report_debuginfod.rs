@@ -174,4 +174,5 @@ fn a_server_that_fails_is_named_and_the_report_goes_on() {
     }
     let nobody = report(&recorded, "http://127.0.0.1:9", &[]);
     assert!(nobody.stderr.contains("jeprobe: warning: debuginfod: http://127.0.0.1:9/buildid/"), "{nobody}");
+    assert_eq!(nobody.stderr.matches("debuginfod: ").count(), 1, "asked once in a run: {nobody}");
 }

@@ -2,6 +2,7 @@
 //! elsewhere or that are gone.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,7 +63,7 @@ impl Recorded {
         let directory = profile_of(&program, Path::new(DEBIANS), "lg_prof_sample:0");
         let heap = directory.join("p.heap");
         let mut profile = fs::read_to_string(&heap).expect("text");
-        profile.push_str(&format!("# jeprobe 1\n# build-id {build_id} {}\n# end\n", program.display()));
+        let _infallible = write!(profile, "# jeprobe 1\n# build-id {build_id} {}\n# end\n", program.display());
         fs::write(&heap, profile).expect("written");
         fs::rename(&program, directory.join("a program")).expect("moved");
         let recorded = Recorded { program: directory.join("a program"), directory, build_id };

@@ -20,7 +20,7 @@
 //! file is asked for once in a run.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -58,12 +58,16 @@ pub struct Debuginfod {
     /// What was asked for in this run, and the file that it was.
     known: Mutex<HashMap<String, Option<PathBuf>>>,
     failures: Mutex<Vec<String>>,
+    /// Servers that could not be reached, which are not asked again in this run.
+    down: Mutex<HashSet<String>>,
 }
 
 /// How one server answered.
 enum Reply {
     Found,
     Missing,
+    /// Not at all, and why.
+    Unreachable(String),
 }
 
 impl Debuginfod {
@@ -90,6 +94,7 @@ impl Debuginfod {
             most_bytes: number("DEBUGINFOD_MAXSIZE").unwrap_or(MOST_BYTES),
             known: Mutex::default(),
             failures: Mutex::default(),
+            down: Mutex::default(),
         })
     }
 
@@ -186,11 +191,17 @@ impl Debuginfod {
             return None;
         }
         let part = folder.join(format!("{name}.{}.part", std::process::id()));
+        let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_complete = true;
         for url in &self.urls {
+            if down.contains(url) {
+                is_complete = false;
+                continue;
+            }
             let full = format!("{url}/{id}/{what}");
             let reply = self.transfer(&full, &part, most_bytes).and_then(|reply| match reply {
                 Reply::Found => check(&part).map(|()| Reply::Found),
-                Reply::Missing => Ok(Reply::Missing),
+                other => Ok(other),
             });
             match reply {
                 Ok(Reply::Found) => match fs::rename(&part, &path) {
@@ -198,11 +209,15 @@ impl Debuginfod {
                     Err(error) => fail(format!("cannot keep {}: {error}", path.display())),
                 },
                 Ok(Reply::Missing) => {}
+                Ok(Reply::Unreachable(error)) => {
+                    fail(format!("debuginfod: {full}: {error}"));
+                    down.insert(url.clone());
+                }
                 Err(error) => fail(format!("debuginfod: {full}: {error}")),
             }
             let _not_there = fs::remove_file(&part);
         }
-        if !failed {
+        if !failed && is_complete {
             // Remembers that no server has it; without the file it is asked for again, no more.
             let _unremembered = File::options().write(true).create_new(true).open(&path);
         }
@@ -225,7 +240,10 @@ impl Debuginfod {
             .build()
             .into();
         let began = Instant::now();
-        let reply = agent.get(url).call().map_err(|error| error.to_string())?;
+        let reply = match agent.get(url).call() {
+            Ok(reply) => reply,
+            Err(error) => return Ok(Reply::Unreachable(error.to_string())),
+        };
         match reply.status().as_u16() {
             200 => {}
             404 => return Ok(Reply::Missing),

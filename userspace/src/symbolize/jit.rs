@@ -14,7 +14,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::model::{Profile, call_site, jit_name};
+use crate::model::{Mapping, Profile, call_site, jit_name};
 use crate::proc::pids;
 
 /// Longest line that is read; longer ones are cut.
@@ -29,7 +29,7 @@ pub fn add_names(profile: &mut Profile, pid: u32, root: Option<&Path>) -> bool {
     let mut sites: Vec<u64> = profile
         .totals()
         .flat_map(|(_, frames, _)| frames.iter().enumerate().map(|(depth, &avma)| call_site(depth, avma)))
-        .filter(|site| !profile.mappings().find(*site).is_some_and(|mapping| mapping.is_file()))
+        .filter(|site| !profile.mappings().find(*site).is_some_and(Mapping::is_file))
         .filter(|site| !profile.names().contains_key(site))
         .collect();
     sites.sort_unstable();

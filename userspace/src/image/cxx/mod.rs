@@ -46,6 +46,7 @@ pub(super) fn demangle(mangled: &str, forms: Forms) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::{Forms, demangle};
+    use std::fmt::Write as _;
 
     /// Names that no compiler writes are answered, and with bounded work.
     #[test]
@@ -53,12 +54,12 @@ mod tests {
         let deep = |open: &str, close: &str| format!("{}i{}", open.repeat(20_000), close.repeat(20_000));
         let chain = (0..20_000).fold("_Z1fPi".to_owned(), |mut name, number: u32| {
             let digits = if number == 0 { String::new() } else { base36(number - 1) };
-            name.push_str(&format!("PS{digits}_"));
+            let _infallible = write!(name, "PS{digits}_");
             name
         });
         let doubling = (0..60).fold("_Z1fI1AEv1BIiiE".to_owned(), |mut name, number: u32| {
             let digits = base36(number);
-            name.push_str(&format!("1BIS{digits}_S{digits}_E"));
+            let _infallible = write!(name, "1BIS{digits}_S{digits}_E");
             name
         });
         for name in [
@@ -77,7 +78,7 @@ mod tests {
             doubling,
         ] {
             for forms in [Forms::All, Forms::OfBinutils] {
-                assert!(demangle(&name, forms).is_none_or(|text| text.len() <= 1 << 20), "{:.40}", name);
+                assert!(demangle(&name, forms).is_none_or(|text| text.len() <= 1 << 20), "{name:.40}");
             }
         }
     }
