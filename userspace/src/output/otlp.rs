@@ -27,22 +27,27 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
     let profile = selection.profile();
     let mut tables = Tables::new();
     let types = sample_types(selection);
-    let attributes: HashMap<ThreadUid, Vec<i32>> =
-        profile.threads().map(|(uid, _)| (uid, thread_attributes(profile, uid, &mut tables))).collect();
+    let mut attributes: HashMap<ThreadUid, Vec<i32>> = HashMap::new();
     let mut samples: Vec<Vec<proto::Sample>> = vec![Vec::new(); types.len()];
     let mut wholes = vec![Whole::default(); types.len()];
     let mut locations = Locations::default();
     let mut ids = Vec::new();
     let parts = Parts::new(profile);
     let walked = selection.walk::<Infallible>(options, |stack, frames| {
-        ids.clear();
-        locations.of(stack.frames, frames, &mut ids);
-        let stack_index = tables.stack(&ids);
+        // Entries of the dictionary are made for samples alone: nothing else refers to them.
+        let mut index = None;
         parts.of(selection, stack, |thread, numbers| {
             for ((value, whole), samples) in types.iter().zip(&mut wholes).zip(&mut samples) {
                 let number = whole.next(numbers[*value as usize]);
                 if number != 0 {
-                    let attribute_indices = thread.and_then(|uid| attributes.get(&uid).cloned()).unwrap_or_default();
+                    let stack_index = *index.get_or_insert_with(|| {
+                        ids.clear();
+                        locations.of(stack.frames, frames, &mut ids);
+                        tables.stack(&ids)
+                    });
+                    let mut of = |uid| thread_attributes(profile, uid, &mut tables);
+                    let attribute_indices =
+                        thread.map_or_else(Vec::new, |uid| attributes.entry(uid).or_insert_with(|| of(uid)).clone());
                     samples.push(proto::Sample { stack_index, attribute_indices, values: vec![number] });
                 }
             }
@@ -194,11 +199,9 @@ impl Tables {
 
     /// Mappings, locations and functions, in the order of their numbers, which begin at 1 after the empty entry.
     fn describe(&mut self, frames: &[Frame], locations: &Locations, profile: &Profile) {
-        // Entries that nothing refers to have no place in a dictionary.
         let of = |address: u64| profile.mappings().find(address).map(|mapping| mapping.start);
         let used: HashSet<u64> = locations.groups.iter().filter_map(|group| of(group.address)).collect();
-        let files: Vec<_> =
-            code_files(profile).into_iter().filter(|mapping| used.contains(&mapping.start)).collect();
+        let files: Vec<_> = code_files(profile).into_iter().filter(|mapping| used.contains(&mapping.start)).collect();
         let place: HashMap<u64, i32> = files.iter().map(|mapping| mapping.start).zip(1..).collect();
         for mapping in files {
             let attribute_indices = if mapping.build_id.is_empty() {
