@@ -7,6 +7,8 @@ mod exit;
 pub mod hooks;
 mod index;
 mod lives;
+#[cfg(test)]
+mod machine;
 mod maps;
 mod modules;
 #[doc(hidden)]

@@ -154,6 +154,16 @@ pub(crate) enum Step {
     Broken,
 }
 
+/// Who knows the rules of code that has none yet.
+pub(crate) trait Rules {
+    /// The rule of a place in the code; `None` when it cannot be found now.
+    fn find(&mut self, key: Key) -> Option<Rule>;
+    /// Takes the step of an `Opaque` frame.
+    fn step(&mut self, registers: Registers, first: bool) -> Step;
+    /// True for the allocator's own code.
+    fn is_own(&self, pc: u64) -> bool;
+}
+
 /// What an unwinder did with pretended registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {

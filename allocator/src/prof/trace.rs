@@ -33,7 +33,7 @@ use alloc::vec::Vec;
 use jeprobe_abi::abi::MAX_FRAMES;
 use jeprobe_abi::logic::{HASH_SEED, hash_end, hash_step};
 
-use super::rule::{self, Key, Kind, Registers, Rule, Step};
+use super::rule::{self, Key, Kind, Registers, Rule, Rules, Step};
 use super::way::{self, Link, Ways, Words};
 
 /// Frames walked at most: those that are kept and some more, of which the outermost are kept.
@@ -42,16 +42,6 @@ const MAX_DEPTH: usize = MAX_FRAMES + 20;
 const FIRST_ROOM: usize = 40;
 /// Generation of no modules.
 const NEVER: u64 = u64::MAX;
-
-/// Who knows the rules of code that has none yet.
-pub(crate) trait Rules {
-    /// The rule of a place in the code; `None` when it cannot be found now.
-    fn find(&mut self, key: Key) -> Option<Rule>;
-    /// Takes the step of an `Opaque` frame.
-    fn step(&mut self, registers: Registers, first: bool) -> Step;
-    /// True for the allocator's own code.
-    fn is_own(&self, pc: u64) -> bool;
-}
 
 /// A frame that the walk came to by a rule.
 #[derive(Clone, Copy)]
@@ -403,156 +393,28 @@ fn take(rule: Rule, at: Registers, key: Key, words: &impl Words, rules: &mut imp
 
 #[cfg(test)]
 mod tests {
+    use super::super::machine::{HIGH, Machine, OWN, Pretended};
     use super::*;
-    use std::cell::Cell;
     use std::vec::Vec;
 
-    const HIGH: u64 = 0x7000_0000;
-    const WORDS: usize = 1 << 14;
-
-    /// How a pretended function keeps its frame.
-    #[derive(Clone, Copy, Debug)]
-    enum Shape {
-        Plain(u64),
-        /// Saves `bp` at this word and uses the register for something else.
-        Saves(u64, u64),
-        /// `bp` points to its frame, whose size varies.
-        Pointer,
-        /// The caller's stack pointer is a word of the frame.
-        Odd,
-    }
-
-    /// A thread that calls and returns, and knows what its stack should look like.
-    struct Machine {
-        words: Vec<u64>,
-        /// Registers of the frames, root first; the last is the running one.
-        truth: Vec<Registers>,
-        random: u64,
-        reads: Cell<usize>,
-    }
-
-    const OWN: u64 = 0x9_0000;
-    const ROOT_PC: u64 = 0x8_0000;
-
-    impl Machine {
-        fn new(seed: u64) -> Machine {
-            let root = Registers { pc: ROOT_PC, sp: HIGH - 64, bp: 0 };
-            Machine { words: std::vec![0; WORDS], truth: std::vec![root], random: seed, reads: Cell::new(0) }
+    /// Walks the machine's stack and compares with what should be there; words read.
+    fn walk(machine: &Machine, trace: &mut Trace, max: usize) -> usize {
+        let first = *machine.truth.last().expect("root");
+        let before = machine.reads.get();
+        let walked = trace.walk(first, HIGH, 1, max, machine, &mut Pretended { machine });
+        let reads = machine.reads.get() - before;
+        let outer = machine.truth.len() - 1;
+        let own = machine.truth[..outer].iter().rev().take_while(|frame| frame.pc >= OWN).count();
+        let mut want: Vec<u64> = machine.truth[..outer - own].iter().rev().map(|frame| frame.pc).take(max).collect();
+        if let Some(leaf) = want.first_mut() {
+            *leaf -= 1;
         }
-
-        fn draw(&mut self, below: u64) -> u64 {
-            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.random >> 33) % below
-        }
-
-        fn shape(function: u64) -> Shape {
-            match function % 8 {
-                0..3 => Shape::Plain(2 + function % 5),
-                3 | 4 => Shape::Saves(4 + function % 3, function % 3),
-                5 | 6 => Shape::Pointer,
-                _ => Shape::Odd,
-            }
-        }
-
-        /// Each function calls from several places, all of which have its rule.
-        fn pc(function: u64, place: u64) -> u64 {
-            0x1000 + function * 0x100 + place * 16 + 1
-        }
-
-        fn rule(key: Key) -> Rule {
-            let place = key.place();
-            if place == ROOT_PC - 1 || place == ROOT_PC {
-                return Rule::END;
-            }
-            match Machine::shape((place & 0xffff).wrapping_sub(0x1000) / 0x100) {
-                Shape::Plain(words) => Rule::stack(words, None),
-                Shape::Saves(words, slot) => Rule::stack(words, Some(slot)),
-                Shape::Pointer => Rule::pointer(false),
-                Shape::Odd => Rule::OPAQUE,
-            }
-        }
-
-        fn set(&mut self, addr: u64, word: u64) {
-            self.words[((HIGH - addr) / 8) as usize] = word;
-        }
-
-        fn call(&mut self, function: u64, own: bool) {
-            let (place, hole) = (self.draw(2), self.draw(9));
-            self.call_at(Machine::pc(function, place) + if own { OWN } else { 0 }, function, hole);
-        }
-
-        /// `hole`: words of a frame of varying size that nobody writes.
-        fn call_at(&mut self, pc: u64, function: u64, hole: u64) {
-            let caller = *self.truth.last().expect("root");
-            self.set(caller.sp - 8, caller.pc);
-            let entered = match Machine::shape(function) {
-                Shape::Plain(words) => Registers { pc, sp: caller.sp - words * 8, bp: caller.bp },
-                Shape::Saves(words, slot) => {
-                    let sp = caller.sp - words * 8;
-                    self.set(sp + slot * 8, caller.bp);
-                    // As often as not something that a frame pointer could be.
-                    let bp = if self.draw(4) == 0 { self.draw(1 << 30) } else { sp + 8 * self.draw(20) };
-                    Registers { pc, sp, bp }
-                }
-                Shape::Pointer => {
-                    self.set(caller.sp - 16, caller.bp);
-                    Registers { pc, sp: caller.sp - 16 - 8 * hole, bp: caller.sp - 16 }
-                }
-                Shape::Odd => {
-                    let sp = caller.sp - 8 * (2 + self.draw(3));
-                    self.set(sp, caller.sp);
-                    Registers { pc, sp, bp: caller.bp }
-                }
-            };
-            self.truth.push(entered);
-        }
-
-        fn walk(&mut self, trace: &mut Trace, max: usize) -> usize {
-            let first = *self.truth.last().expect("root");
-            let before = self.reads.get();
-            let walked = trace.walk(first, HIGH, 1, max, self, &mut Pretended { machine: self });
-            let reads = self.reads.get() - before;
-            let outer = self.truth.len() - 1;
-            let own = self.truth[..outer].iter().rev().take_while(|frame| frame.pc >= OWN).count();
-            let mut want: Vec<u64> = self.truth[..outer - own].iter().rev().map(|frame| frame.pc).take(max).collect();
-            if let Some(leaf) = want.first_mut() {
-                *leaf -= 1;
-            }
-            let got: Vec<u64> = trace.frames(walked).collect();
-            assert_eq!(got, want);
-            assert_eq!(walked.truncated, outer - own > max);
-            assert_eq!(walked.depth, want.len());
-            assert_eq!(walked.hash, hash_end(want.iter().rev().fold(HASH_SEED, |hash, pc| hash_step(hash, *pc))));
-            reads
-        }
-    }
-
-    impl Words for Machine {
-        fn read(&self, addr: u64) -> Option<u64> {
-            self.reads.set(self.reads.get() + 1);
-            let sp = self.truth.last().expect("root").sp;
-            (sp..HIGH - 7).contains(&addr).then(|| self.words[((HIGH - addr) / 8) as usize])
-        }
-    }
-
-    struct Pretended<'a> {
-        machine: &'a Machine,
-    }
-
-    impl Rules for Pretended<'_> {
-        fn find(&mut self, key: Key) -> Option<Rule> {
-            Some(Machine::rule(key))
-        }
-
-        fn step(&mut self, at: Registers, _first: bool) -> Step {
-            let Some(sp) = self.machine.read(at.sp) else { return Step::Broken };
-            let Some(pc) = self.machine.read(sp - 8) else { return Step::Broken };
-            Step::Caller(Registers { pc, sp, bp: at.bp })
-        }
-
-        fn is_own(&self, pc: u64) -> bool {
-            pc >= OWN
-        }
+        let got: Vec<u64> = trace.frames(walked).collect();
+        assert_eq!(got, want);
+        assert_eq!(walked.truncated, outer - own > max);
+        assert_eq!(walked.depth, want.len());
+        assert_eq!(walked.hash, hash_end(want.iter().rev().fold(HASH_SEED, |hash, pc| hash_step(hash, *pc))));
+        reads
     }
 
     /// Calls, returns and jumps out of many frames at once at random, walking now and then: a walk that remembers finds
@@ -584,7 +446,7 @@ mod tests {
                             machine.call(function, true);
                         }
                         let max = if machine.draw(10) == 0 { 7 } else { MAX_FRAMES };
-                        machine.walk(&mut trace, max);
+                        walk(&machine, &mut trace, max);
                         machine.truth.truncate(depth);
                     }
                 }
@@ -602,14 +464,14 @@ mod tests {
         machine.call_at(pc(8), 8, 0);
         machine.call_at(pc(5), 5, 2);
         machine.call_at(pc(3), 3, 0);
-        machine.walk(&mut trace, MAX_FRAMES);
+        walk(&machine, &mut trace, MAX_FRAMES);
         let sp = machine.truth.last().expect("frame").sp;
         // Without the frame of function 8, whose words stay in a hole of the same length.
         machine.truth.truncate(2);
         machine.call_at(pc(5), 5, 2 + (2 + 8 % 5));
         machine.call_at(pc(3), 3, 0);
         assert_eq!(machine.truth.last().expect("frame").sp, sp);
-        machine.walk(&mut trace, MAX_FRAMES);
+        walk(&machine, &mut trace, MAX_FRAMES);
     }
 
     /// A frame pointer that no step needed is remembered anew when one comes to need it.
@@ -630,18 +492,18 @@ mod tests {
         machine.call_at(pc(8), 8, 0);
         below(&mut machine);
         let sp = machine.truth.last().expect("frame").sp;
-        machine.walk(&mut trace, MAX_FRAMES);
+        walk(&machine, &mut trace, MAX_FRAMES);
         machine.truth.truncate(1);
         machine.call_at(pc(5), 5, 5);
         below(&mut machine);
         assert_eq!(machine.truth.last().expect("frame").sp, sp);
-        machine.walk(&mut trace, MAX_FRAMES);
+        walk(&machine, &mut trace, MAX_FRAMES);
         machine.truth.truncate(1);
         machine.call_at(pc(0), 0, 0);
         machine.call_at(pc(5), 5, 3);
         below(&mut machine);
         assert_eq!(machine.truth.last().expect("frame").sp, sp);
-        machine.walk(&mut trace, MAX_FRAMES);
+        walk(&machine, &mut trace, MAX_FRAMES);
     }
 
     #[test]
@@ -651,12 +513,12 @@ mod tests {
         for _ in 0..40 {
             machine.call(0, false);
         }
-        assert_eq!(machine.walk(&mut trace, MAX_FRAMES), 40);
+        assert_eq!(walk(&machine, &mut trace, MAX_FRAMES), 40);
         machine.truth.truncate(38);
         machine.call(1, false);
         machine.call(1, false);
-        assert_eq!(machine.walk(&mut trace, MAX_FRAMES), 39);
-        assert_eq!(machine.walk(&mut trace, MAX_FRAMES), 39);
+        assert_eq!(walk(&machine, &mut trace, MAX_FRAMES), 39);
+        assert_eq!(walk(&machine, &mut trace, MAX_FRAMES), 39);
     }
 
     #[test]
@@ -666,8 +528,8 @@ mod tests {
         for _ in 0..4 * MAX_DEPTH {
             machine.call(0, false);
         }
-        machine.walk(&mut trace, MAX_FRAMES);
+        walk(&machine, &mut trace, MAX_FRAMES);
         machine.truth.truncate(20);
-        machine.walk(&mut trace, MAX_FRAMES);
+        walk(&machine, &mut trace, MAX_FRAMES);
     }
 }
