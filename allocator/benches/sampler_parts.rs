@@ -1,4 +1,4 @@
-//! What each part of a sample costs: `cargo bench -p jeprobe-alloc`.
+//! What each part of a sample costs: `cargo bench --profile capi -p jeprobe-alloc` (the profile of the shared library).
 //!
 //! Times are the best of some rounds; instructions are those of a long run under callgrind less those of a short one, by
 //! the difference of their lengths (without valgrind that column is missing). Stacks are 20 frames deep.
