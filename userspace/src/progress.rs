@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn short_work_says_nothing() {
         let (to, said) = mpsc::channel();
-        drop(Working::writing("reading x".into(), 0, Some(Passes(to)), Duration::from_secs(3600)));
+        drop(Working::writing("reading x".into(), 0, Some(Passes(to)), Duration::from_hours(1)));
         assert_eq!(said.iter().count(), 0);
     }
 }

@@ -120,9 +120,9 @@ fn debug_information_that_programs_share() {
     }
 }
 
-const SHARED: &str = r#"
+const SHARED: &str = r"
 #include <map>
 #include <string>
 struct Table { std::map<std::string, int> rows; void add(const std::string &name) { rows[name] += 1; } };
 int main(int c, char **v) { Table table; for (int i = 0; i < c; i++) table.add(v[i]); return table.rows.size(); }
-"#;
+";

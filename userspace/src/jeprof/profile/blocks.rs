@@ -225,7 +225,7 @@ mod tests {
             (text, 7),
             BLOCK,
             |_| 0_u32,
-            |_, block| block.bytes.iter().filter(|&&byte| byte == b'\n').count(),
+            |_, block| memchr::memchr_iter(b'\n', &block.bytes).count(),
             |error| error.to_string(),
             |block, lines| {
                 assert!(block.bytes.ends_with(b"\n") || block.byte + block.bytes.len() as u64 == 7 + text.len() as u64);
