@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use jeprobe_tests::oracle::{is_installed, newer, ours, profile_of, program, same, theirs};
+use jeprobe_tests::oracle::{is_installed, newer, ours, profile_of, program, same, same_with, theirs};
 use jeprobe_tests::target::find;
 use jeprobe_tests::{Ended, Run, TempDir, artefact, skip};
 
@@ -181,6 +181,14 @@ fn numbers_of_options_are_read_as_perl_reads_them() {
     ] {
         same(&report(), &words(line));
     }
+}
+
+#[test]
+fn what_is_left_of_nothing_is_zero() {
+    if !is_installed() {
+        skip!("no perl jeprof");
+    }
+    same_with(&report(), &["--interactive", "./leak", "hand.heap"], "gv nosuch\nevince leaf -leaf\ntop3 -.\n");
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn commands_start_viewers_and_their_files_stay_until_the_end() {
     if !is_installed() || find("dot").is_none() || !Path::new(DEBIANS).exists() {
         skip!("no perl jeprof, no dot for it, or no libjemalloc2");
     }
-    let commands = "gv\nweb main -keep\nevince keep\nweblist ^main\ncallgrind\nquit\n";
+    let commands = "gv\nweb main -keep\nevince site_\nweblist ^main\ncallgrind\nquit\n";
     let run = |program: &Path| {
         let desk = Desk::with_source();
         let ended = desk.run(program, &["--interactive", "--show_bytes"]).input(commands).finish().ok();

@@ -102,7 +102,8 @@ impl Stacks {
     }
 
     pub fn total(&self) -> f64 {
-        self.values.iter().sum()
+        // Not `sum`: nothing at all would be -0.0, and printed so.
+        self.values.iter().fold(0.0, |sum, value| sum + value)
     }
 
     /// All stacks of `other` added.
