@@ -1,8 +1,8 @@
 //! The registry of arenas and the choice of one for a thread.
 //!
-//! Arenas are made on first use and live for ever. Indices below [`automatic_count`] are chosen automatically; higher
-//! ones are made by `arenas.create` or by naming them in `MALLOCX_ARENA`. Fields: `TABLE` entries atomic (published
-//! once); `COUNT` atomic, grows under `CREATE` (lock:Arenas).
+//! Arenas are made on first use and live for ever. Indices below [`automatic_count`] are there for threads, which are
+//! spread over the first of them; higher ones are made by `arenas.create` or by naming them in `MALLOCX_ARENA`. Fields:
+//! `TABLE` entries atomic (published once); `COUNT` atomic, grows under `CREATE` (lock:Arenas).
 #![forbid(unsafe_code)]
 
 use crate::arena::Arena;

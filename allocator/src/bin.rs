@@ -9,8 +9,8 @@
 //!
 //! Lowest address first keeps the live blocks together, so that high slabs empty. A slab without live regions stays as a
 //! spare, since taking it again costs a tenth of a cut and a merge of pages: [`Bin::collect`], which comes with each look
-//! at the decay, gives back half of the spares that nobody needed since the last one. An arena that keeps no dirty pages
-//! keeps no spares.
+//! at the decay, gives back half of the spares that nobody needed since the last one, and a bin whose new slab would take
+//! fresh memory gets some of the others' first. An arena that keeps no dirty pages keeps no spares.
 //!
 //! Frees come in batches; neighbours in a batch that lie in one slab are put back together, so that the slab's place is
 //! looked up, checked and changed once for all of them. Blocks freed by threads of other arenas arrive on `remote` as
