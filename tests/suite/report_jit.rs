@@ -25,7 +25,9 @@ fn functions_of_node_are_named_when_it_has_ended() {
     let directory = TempDir::new("report-jit");
     let script = directory.join("leak.js");
     fs::write(&script, SCRIPT).expect("written");
+    // It also writes a log where it is started.
     let mut target = Run::preloaded(node)
+        .dir(directory.path())
         .conf("prof:true,prof_active:true,lg_prof_sample:15")
         .args(["--perf-basic-prof", "--interpreted-frames-native-stack"])
         .arg(&script)
