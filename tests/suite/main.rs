@@ -3,6 +3,7 @@
 
 mod cli_errors;
 mod dump_failures;
+mod huge_inputs;
 mod jeprof_cli;
 mod jeprof_options;
 mod jeprof_programs;
@@ -11,6 +12,7 @@ mod jeprof_remote;
 mod jeprof_viewers;
 mod loader;
 mod mallctl_tree;
+mod names_cache;
 mod redis;
 mod report_debuginfod;
 mod report_exchange;

@@ -23,6 +23,7 @@ use super::outcome::Outcome;
 use super::report;
 use super::term::Term;
 use crate::error::Error;
+use crate::image::Cache;
 use crate::model::Profile;
 use crate::outfile;
 use crate::output::{self, Options, Selection};
@@ -85,7 +86,8 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
         term.results_to_stderr();
     }
     let options = Options { limit: Some(REPORT_ROWS), ..Options::default() };
-    let sources = Sources { root: finished.root.clone(), servers: servers(&[]), ..Sources::default() };
+    let (root, cache) = (finished.root.clone(), Cache::of_user());
+    let sources = Sources { root, servers: servers(&[]), cache, ..Sources::default() };
     let symbols = report::show(profile, &sources, &options, term)?;
     let mut failed = false;
     if let Some(path) = &output.flamegraph {

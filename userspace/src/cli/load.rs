@@ -11,6 +11,8 @@ use regex::Regex;
 
 use super::report_args::{GranularityArgs, ProfileArgs, RowArgs, SortKey, SourceArgs, ValueArgs};
 use crate::error::Error;
+use crate::image::Cache;
+use crate::image::bytes::Bytes;
 use crate::image::debuginfod::Debuginfod;
 use crate::input;
 use crate::model::Profile;
@@ -18,6 +20,9 @@ use crate::output::symbolized::site;
 use crate::output::{Granularity, Options, Sort, Value};
 use crate::progress::Working;
 use crate::symbolize::{Function, Site, Sources, Symbols, resolve};
+
+/// Larger files are mapped and not read: their bytes take no memory of their own.
+const MAPPED_BYTES: u64 = 16 << 20;
 
 /// The profiles of a command line, summed.
 pub(super) struct Loaded {
@@ -117,14 +122,20 @@ pub(super) fn split(inputs: &[PathBuf]) -> Result<(Option<PathBuf>, &[PathBuf]),
 /// Reads one profile; `-` is standard input.
 pub(super) fn read(path: &Path) -> Result<Profile> {
     let failed = |source| Error::ReadFile { path: path.to_owned(), source };
-    let bytes = if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes).map_err(failed)?
-    } else {
-        fs::read(path).map_err(failed)?
+    let parsed = |bytes: &[u8]| {
+        let _working = Working::on(format!("reading {}", path.display()), 0);
+        input::read(bytes).with_context(|| format!("cannot read the profile {}", path.display()))
     };
-    let _working = Working::on(format!("reading {}", path.display()), 0);
-    input::read(&bytes).with_context(|| format!("cannot read the profile {}", path.display()))
+    if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).map_err(failed)?;
+        return parsed(&bytes);
+    }
+    let meta = fs::metadata(path).map_err(failed)?;
+    if meta.is_file() && meta.len() > MAPPED_BYTES {
+        return parsed(&Bytes::open(path)?);
+    }
+    parsed(&fs::read(path).map_err(failed)?)
 }
 
 pub(super) fn sources(args: &SourceArgs, program: Option<PathBuf>) -> Sources {
@@ -133,6 +144,7 @@ pub(super) fn sources(args: &SourceArgs, program: Option<PathBuf>) -> Sources {
         root: args.sysroot.clone(),
         debug_directories: args.debug_dir.clone(),
         servers: servers(&args.debuginfod),
+        cache: if args.no_cache { None } else { Cache::of_user() },
     }
 }
 

@@ -63,6 +63,9 @@ pub struct SourceArgs {
     /// $DEBUGINFOD_URLS].
     #[arg(long, value_name = "URL")]
     pub debuginfod: Vec<String>,
+    /// Do not keep what was found out about names, nor use what is kept in $JEPROBE_CACHE_DIR or ~/.cache/jeprobe.
+    #[arg(long)]
+    pub no_cache: bool,
 }
 
 /// The number that is shown.

@@ -15,13 +15,13 @@ use super::error::Error;
 
 /// The content of a regular file, or of one that was packed into another.
 #[derive(Debug)]
-pub(super) enum Bytes {
+pub(crate) enum Bytes {
     Mapped(Mmap),
     Unpacked(Vec<u8>),
 }
 
 impl Bytes {
-    pub(super) fn open(path: &Path) -> Result<Bytes, Error> {
+    pub(crate) fn open(path: &Path) -> Result<Bytes, Error> {
         let failed = |source| Error::Open { path: path.to_owned(), source };
         // A FIFO would wait for a writer.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;

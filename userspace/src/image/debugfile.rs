@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use super::debuginfod::Debuginfod;
 pub use super::elf::hex;
+use super::witness::Witness;
 
 /// Where distributions install debug files.
 pub const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
@@ -29,11 +30,13 @@ pub struct Places {
     pub directories: Vec<PathBuf>,
     /// Asked for what is in none of them.
     pub servers: Option<Arc<Debuginfod>>,
+    /// Notes what is looked for.
+    witness: Option<Arc<Witness>>,
 }
 
 impl Default for Places {
     fn default() -> Places {
-        Places { directories: vec![PathBuf::from(DEBUG_DIRECTORY)], servers: None }
+        Places { directories: vec![PathBuf::from(DEBUG_DIRECTORY)], servers: None, witness: None }
     }
 }
 
@@ -42,7 +45,8 @@ impl Places {
     pub fn new(directories: &[PathBuf], root: Option<&Path>) -> Places {
         let in_root = root.map(|root| root.join(DEBUG_DIRECTORY.trim_start_matches('/')));
         let usual = in_root.into_iter().chain([PathBuf::from(DEBUG_DIRECTORY)]);
-        Places { directories: directories.iter().cloned().chain(usual).collect(), servers: None }
+        let directories = directories.iter().cloned().chain(usual).collect();
+        Places { directories, servers: None, witness: None }
     }
 
     /// The same with servers.
@@ -53,7 +57,27 @@ impl Places {
 
     /// The debug file of a build-id from a server.
     pub fn fetch(&self, build_id: &[u8]) -> Option<PathBuf> {
-        self.servers.as_ref()?.debug_file(build_id)
+        let found = self.servers.as_ref()?.debug_file(build_id);
+        if let Some(witness) = &self.witness {
+            match &found {
+                Some(path) => witness.saw(path),
+                None => witness.saw_more(),
+            }
+        }
+        found
+    }
+
+    /// The same, noting what is looked for.
+    pub(super) fn with_witness(self, witness: Arc<Witness>) -> Places {
+        Places { witness: Some(witness), ..self }
+    }
+
+    /// Whether there is a file, noted.
+    fn has(&self, path: &Path) -> bool {
+        if let Some(witness) = &self.witness {
+            witness.saw(path);
+        }
+        is_there(path)
     }
 
     /// The debug file of the file at an absolute path.
@@ -63,7 +87,7 @@ impl Places {
         with_suffix.push(".debug");
         let names = [inside, Path::new(&with_suffix)];
         let files = self.directories.iter().flat_map(|directory| names.map(|name| directory.join(name)));
-        files.into_iter().find(|file| is_there(file))
+        files.into_iter().find(|file| self.has(file))
     }
 
     /// The debug file of a build-id.
@@ -71,7 +95,7 @@ impl Places {
         let name = build_id_path(build_id)?;
         let bare = name.strip_prefix(".build-id").unwrap_or(&name);
         let files = self.directories.iter().flat_map(|directory| [directory.join(&name), directory.join(bare)]);
-        files.into_iter().find(|file| is_there(file))
+        files.into_iter().find(|file| self.has(file))
     }
 
     /// The debug file that the file at `path` links to by name and checksum.
@@ -84,7 +108,7 @@ impl Places {
         let beside = folders.flat_map(|folder| [folder.join(name), folder.join(".debug").join(name)]);
         let inside = folder.strip_prefix("/").unwrap_or(folder);
         let elsewhere = self.directories.iter().map(|directory| directory.join(inside).join(name));
-        let is_it = |file: &PathBuf| *file != real && file != path && is_there(file) && checksum(file) == Some(crc);
+        let is_it = |file: &PathBuf| *file != real && file != path && self.has(file) && checksum(file) == Some(crc);
         beside.chain(elsewhere).find(is_it)
     }
 
@@ -92,12 +116,12 @@ impl Places {
     pub fn by_alt_link(&self, path: &Path, name: &[u8], build_id: &[u8]) -> Option<PathBuf> {
         let name = Path::new(OsStr::from_bytes(name));
         let beside = path.parent().map(|folder| folder.join(name));
-        let found = beside.into_iter().find(|file| is_there(file)).or_else(|| self.by_build_id(build_id));
+        let found = beside.into_iter().find(|file| self.has(file)).or_else(|| self.by_build_id(build_id));
         found.or_else(|| self.fetch(build_id))
     }
 }
 
-/// Whether there is a file; every question about a debug file ends here.
+/// Whether there is a file; every question about a debug file ends here, noted by those who ask.
 pub(super) fn is_there(path: &Path) -> bool {
     path.is_file()
 }

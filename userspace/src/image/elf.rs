@@ -170,6 +170,11 @@ impl Elf {
         Ok(Elf { path: path.to_owned(), sections, segments, machine, is_fixed, build_id, bytes })
     }
 
+    /// Bytes of the whole file.
+    pub(super) fn size(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     fn header(&self) -> &Header {
         Header::parse(&*self.bytes).expect("the file was parsed when it was opened, and its mapping is private")
     }

@@ -14,7 +14,7 @@
 //!
 //! Any bytes may be given as a file. A damaged table ends where the damage is.
 
-mod bytes;
+pub(crate) mod bytes;
 mod calls;
 mod codesyms;
 mod cxx;
@@ -32,7 +32,9 @@ mod minidebug;
 #[cfg(test)]
 pub(crate) mod oracle;
 mod routines;
+mod store;
 mod symtab;
+mod witness;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -48,10 +50,13 @@ pub use elf::{Section, Segment};
 pub use error::Error;
 pub use frames::SourceFrame;
 use frames::{Naming, Place, Tables};
-use routines::Routines;
+use routines::{Placed, Routines};
 pub use routines::{Routine, Within};
+pub use store::Cache;
+use store::{Identity, Known, Store, Trait};
 use symtab::{FunctionIndex, NearestIndex};
 pub use symtab::{Nearest, Symbol};
+use witness::Witness;
 
 /// An open ELF file.
 #[derive(Debug)]
@@ -67,6 +72,9 @@ pub struct Image {
     code_symbols: OnceLock<CodeSymbols>,
     debug: OnceLock<Option<Separate>>,
     naming: Mutex<Naming>,
+    cache: Option<Arc<Cache>>,
+    store: OnceLock<Option<Store>>,
+    witness: Arc<Witness>,
 }
 
 /// Debug information, and function symbols from elsewhere: of a debug file, or unpacked.
@@ -84,9 +92,10 @@ impl Image {
 
     /// The same, with other places for debug files or another reading.
     pub fn open_with(path: &Path, places: Places, reading: Reading) -> Result<Image, Error> {
+        let witness = Arc::<Witness>::default();
         Ok(Image {
             elf: Arc::new(Elf::open(path)?),
-            places,
+            places: places.with_witness(witness.clone()),
             reading,
             symbols: OnceLock::new(),
             dynamic_symbols: OnceLock::new(),
@@ -96,7 +105,16 @@ impl Image {
             code_symbols: OnceLock::new(),
             debug: OnceLock::new(),
             naming: Mutex::default(),
+            cache: None,
+            store: OnceLock::new(),
+            witness,
         })
+    }
+
+    /// Keeps answers in a cache, and takes them from it.
+    #[must_use]
+    pub fn with_cache(self, cache: Option<Arc<Cache>>) -> Image {
+        Image { cache, ..self }
     }
 
     /// The section named `.text`.
@@ -111,7 +129,9 @@ impl Image {
 
     /// Whether its functions have names: it has a full symbol table or debug information, or its debug file does.
     pub fn has_names(&self) -> bool {
-        self.elf.symbols(false).is_some() || self.debug.get_or_init(|| self.find_debug()).is_some()
+        self.recalled(Trait::HasNames, || {
+            self.elf.symbols(false).is_some() || self.debug.get_or_init(|| self.find_debug()).is_some()
+        })
     }
 
     /// Fixed addresses: an executable that is not position-independent.
@@ -152,12 +172,19 @@ impl Image {
 
     /// The function that jeprof takes an address for, by nm's list, without building that list.
     pub fn routine(&self, address: u64) -> Within {
-        self.routines().find(&self.elf, address).named()
+        let find = || self.routines().find(&self.elf, address);
+        let Some(store) = self.store() else { return find().named() };
+        if let Some(known) = store.get(address).routine {
+            return known.named();
+        }
+        let found: Placed = find();
+        store.put(address, Known { place: None, routine: Some(found.clone()) });
+        found.named()
     }
 
     /// Whether there is a function `_fini` in nm's list as jeprof reads it.
     pub fn has_separator(&self) -> bool {
-        self.routines().has_separator(&self.elf)
+        self.recalled(Trait::HasSeparator, || self.routines().has_separator(&self.elf))
     }
 
     fn routines(&self) -> &Routines {
@@ -167,8 +194,14 @@ impl Image {
     /// Function, file and line of an address, innermost inlined call first; empty when nothing is known. What is asked
     /// in which order matters as it does for addr2line.
     pub fn frames(&self, address: u64) -> Vec<SourceFrame> {
-        let place = self.tables().place(address);
-        self.naming.lock().unwrap_or_else(PoisonError::into_inner).frames(&place)
+        self.frames_of(&[address]).pop().unwrap_or_default()
+    }
+
+    /// The same for many addresses, in their order.
+    pub fn frames_of(&self, addresses: &[u64]) -> Vec<Vec<SourceFrame>> {
+        let places = self.places(addresses);
+        let mut naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        places.iter().map(|place| naming.frames(place)).collect()
     }
 
     /// Functions at each address by linker name, innermost inlined call first; empty where none is known.
@@ -203,8 +236,53 @@ impl Image {
 
     /// What is known of each address.
     fn places(&self, addresses: &[u64]) -> Vec<Place> {
-        let tables = self.tables();
-        addresses.iter().map(|address| tables.place(*address)).collect()
+        let mut opened = None;
+        let mut find = |address| opened.get_or_insert_with(|| self.tables()).place(address);
+        let Some(store) = self.store() else { return addresses.iter().map(|&address| find(address)).collect() };
+        let recalled = |&address: &u64| {
+            store.get(address).place.unwrap_or_else(|| {
+                let place = find(address);
+                store.put(address, Known { place: Some(place.clone()), routine: None });
+                place
+            })
+        };
+        addresses.iter().map(recalled).collect()
+    }
+
+    fn recalled(&self, which: Trait, find: impl FnOnce() -> bool) -> bool {
+        match self.store() {
+            Some(store) => store.has(which, find),
+            None => find(),
+        }
+    }
+
+    fn store(&self) -> Option<&Store> {
+        let open = || {
+            let name: String = debugfile::hex(self.build_id()).chars().take(40).collect();
+            let name = if name.is_empty() { "file" } else { &name };
+            Some(Store::open(self.cache.clone()?, name, self.identity(), self.witness.clone()))
+        };
+        self.store.get_or_init(open).as_ref()
+    }
+
+    /// What answers follow from, but for the debug files that are found on the way.
+    fn identity(&self) -> Identity {
+        let mut identity = Identity::of_program()
+            .with_number(self.reading as u64)
+            .with_number(u64::from(self.places.servers.is_some()))
+            .with_number(self.elf.size())
+            .with(&self.elf.build_id);
+        for directory in &self.places.directories {
+            identity = identity.with(directory.as_os_str().as_encoded_bytes());
+        }
+        for section in &self.elf.sections {
+            identity = identity
+                .with(section.name.as_bytes())
+                .with_number(section.address)
+                .with_number(section.size)
+                .with_number(section.offset);
+        }
+        if self.elf.build_id.is_empty() { identity.with_file(&self.elf.path) } else { identity }
     }
 
     fn tables(&self) -> Tables<'_> {
@@ -235,7 +313,11 @@ impl Image {
         // binutils' tools do not unpack.
         let is_packed = self.reading == Reading::AsStandard && self.elf.symbols(false).is_none();
         let unpack = || minidebug::unpack(&self.elf).filter(|_| is_packed).map(Arc::new);
-        if let Some(debug) = Debug::open(self.elf.clone(), shared(&self.elf), self.reading) {
+        let open = |elf: &Arc<Elf>| {
+            let debug = Debug::open(elf.clone(), shared(elf), self.reading)?;
+            Some(debug.with_witness(self.witness.clone()))
+        };
+        if let Some(debug) = open(&self.elf) {
             return Some(Separate { debug: Some(debug), symbols: unpack().and_then(with_functions) });
         }
         let by_id = || self.places.by_build_id(&self.elf.build_id);
@@ -247,7 +329,7 @@ impl Image {
         let Some(elf) = path.and_then(|path| Elf::open(&path).ok()).map(Arc::new) else {
             return unpack().map(|elf| Separate { debug: None, symbols: with_functions(elf) });
         };
-        let debug = Debug::open(elf.clone(), shared(&elf), self.reading);
+        let debug = open(&elf);
         if debug.is_none() && self.reading == Reading::AsBinutils {
             return None;
         }

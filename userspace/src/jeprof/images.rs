@@ -15,12 +15,13 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use regex::bytes::Regex;
 use rustc_hash::FxHashMap;
 
-use crate::image::Image;
 use crate::image::debugfile::{Places, hex};
+use crate::image::{Cache, Image};
 
 use super::address::{Width, parse_hex};
 use super::options::{Compat, Options};
@@ -47,6 +48,8 @@ impl Region {
 /// Images by path, each opened once; files that cannot be are reported once.
 #[derive(Default)]
 pub struct Images {
+    /// Of what is known of images from other runs.
+    pub cache: Option<Arc<Cache>>,
     opened: FxHashMap<PathBuf, Option<Rc<Image>>>,
     /// Answers of [`debug_file`]: a program may have a hundred thousand mappings of few files.
     debug_files: FxHashMap<PathBuf, Option<PathBuf>>,
@@ -58,7 +61,7 @@ impl Images {
             return known.clone();
         }
         let image = match Image::open(path) {
-            Ok(image) => Some(Rc::new(image)),
+            Ok(image) => Some(Rc::new(image.with_cache(self.cache.clone()))),
             Err(error) => {
                 say(format_args!("jeprof: '{}': {error}\n", path.display()));
                 None

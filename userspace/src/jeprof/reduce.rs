@@ -236,18 +236,20 @@ fn without_line(text: &str) -> &str {
     }
 }
 
-/// Short names that several functions share, told apart by address.
+/// Short names that several functions share, told apart by what stands behind them.
 struct Overloads {
-    shared: FxHashSet<Rc<str>>,
+    /// By complete name.
+    names: FxHashMap<Rc<str>, String>,
 }
 
 impl Overloads {
-    /// Only outermost functions are compared.
+    /// Only outermost functions are compared, and only those whose complete name ends in an address make a name shared;
+    /// then all of that name get a mark.
     fn new(symbols: &Symbols) -> Overloads {
         let mut first: FxHashMap<Rc<str>, Rc<str>> = FxHashMap::default();
-        let mut shared = FxHashSet::default();
+        let mut shared: FxHashSet<Rc<str>> = FxHashSet::default();
         for name in symbols.all().filter_map(<[_]>::first) {
-            if tag(&name.full).is_none() {
+            if !is_tagged(&name.full) {
                 continue;
             }
             let known = first.entry(name.short.clone()).or_insert_with(|| name.full.clone());
@@ -255,23 +257,33 @@ impl Overloads {
                 shared.insert(name.short.clone());
             }
         }
-        Overloads { shared }
+        let mut names = FxHashMap::default();
+        for name in symbols.all().filter_map(<[_]>::first).filter(|name| shared.contains(&name.short)) {
+            if let Some(mark) = mark(&name.full) {
+                names.entry(name.full.clone()).or_insert_with(|| format!("{}@{mark}", name.short));
+            }
+        }
+        Overloads { names }
     }
 
     fn name(&self, full: &str, short: &Rc<str>) -> String {
-        match tag(full) {
-            Some(address) if self.shared.contains(short) => {
-                format!("{short}@{}", address.trim_start_matches('0'))
-            }
-            _ => short.to_string(),
-        }
+        self.names.get(full).cloned().unwrap_or_else(|| short.to_string())
     }
 }
 
-/// The address in `name<address>`.
-fn tag(full: &str) -> Option<&str> {
-    let (_, tag) = full.strip_suffix('>')?.rsplit_once('<')?;
-    (!tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(tag)
+/// What stands between the angle brackets that end a name, without noughts before it: an address, or arguments of a
+/// template.
+fn mark(full: &str) -> Option<&str> {
+    let inside = full.strip_suffix('>')?;
+    let after = inside.rfind('>').map_or(0, |at| at + 1);
+    let open = inside[after..].find('<')?;
+    Some(inside[after + open + 1..].trim_start_matches('0'))
+}
+
+/// `name<address>`.
+fn is_tagged(full: &str) -> bool {
+    let tag = full.strip_suffix('>').and_then(|name| name.rsplit_once('<'));
+    tag.is_some_and(|(_, tag)| !tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 #[cfg(test)]
@@ -320,6 +332,20 @@ mod tests {
             ("leaf", 0.0, 3.0),
         ];
         assert_eq!(rows(&options), expected.map(|(name, flat, cumulative)| (name.to_owned(), flat, cumulative)));
+    }
+
+    #[test]
+    fn marks_are_what_the_last_brackets_hold() {
+        for (full, expected) in [
+            ("f<000401>", Some("401")),
+            ("drop::<a::B>", Some("a::B")),
+            ("f<A<B> >", None),
+            ("<A as B>::f<0000>", Some("")),
+            ("f<g<0a>", Some("g<0a")),
+            ("f", None),
+        ] {
+            assert_eq!(mark(full), expected, "{full}");
+        }
     }
 
     #[test]

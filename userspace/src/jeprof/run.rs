@@ -11,6 +11,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::image::Cache;
+
 use super::address::Width;
 use super::images;
 use super::interactive;
@@ -115,6 +117,7 @@ fn main(arguments: Vec<OsString>, out: &mut Output) -> Result<u8> {
         Names::Program | Names::Profile => {}
     }
     let mut tools = Tools::default();
+    tools.images.cache = Cache::of_user();
     if options.symbols {
         let stdin = io::stdin().lock();
         symbols_mode::run(out, stdin, &program, Width::W16, &options, &mut tools.images)?;
@@ -154,6 +157,9 @@ fn main(arguments: Vec<OsString>, out: &mut Output) -> Result<u8> {
                 }
             }
         }
+    }
+    if let Some(warning) = tools.images.cache.as_ref().and_then(|cache| cache.warning()) {
+        say(format_args!("jeprof: warning: {warning}\n"));
     }
     Ok(0)
 }

@@ -108,9 +108,8 @@ impl Symbols {
     pub fn add(&mut self, image: &Image, bias: u64, addresses: &[u64], width: Width) {
         let mut table = Table { image, width, last: None };
         let mut texts = Texts::default();
-        for &address in addresses {
-            let inside = width.sub(address, bias);
-            let frames = image.frames(inside);
+        let inside: Vec<u64> = addresses.iter().map(|&address| width.sub(address, bias)).collect();
+        for ((&address, &inside), frames) in addresses.iter().zip(&inside).zip(image.frames_of(&inside)) {
             let shows_all = frames.len() < 2 || image.has_separator();
             let shown = if shows_all { &frames[..] } else { &frames[..1] };
             let known = table.name(address, inside);

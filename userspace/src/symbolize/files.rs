@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::image::debugfile::{Places, hex};
 use crate::image::debuginfod::Debuginfod;
-use crate::image::{Image, Reading};
+use crate::image::{Cache, Image, Reading};
 use crate::model::{Mapping, Mappings};
 
 /// Where to look for files.
@@ -29,6 +29,8 @@ pub struct Sources {
     pub debug_directories: Vec<PathBuf>,
     /// Asked for debug files that are nowhere here.
     pub servers: Option<Arc<Debuginfod>>,
+    /// Of what other runs found out.
+    pub cache: Option<Arc<Cache>>,
 }
 
 /// A file that was accepted for a group of addresses.
@@ -56,7 +58,7 @@ impl SymbolFile {
         let places = Places::new(&sources.debug_directories, root).with_servers(sources.servers.clone());
         let open = |path: &Path, translation| {
             let image = Image::open_with(path, places.clone(), Reading::AsStandard);
-            image.map(|image| SymbolFile { image, translation })
+            image.map(|image| SymbolFile { image: image.with_cache(sources.cache.clone()), translation })
         };
         let given = sources.program.clone().filter(|_| is_program);
         let Some(mapping) = mapping else {

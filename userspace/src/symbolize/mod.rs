@@ -24,6 +24,7 @@ use std::sync::Mutex;
 use std::thread;
 
 pub use cache::{Function, Problem, Site, Symbols};
+use foldhash::fast::RandomState;
 
 use crate::image::Call;
 use crate::model::{Mapping, Mappings, Profile, call_site};
@@ -62,6 +63,7 @@ pub fn resolve(profile: &Profile, sources: &Sources) -> Symbols {
     });
     let mut symbols = results.into_inner().expect("no task panics");
     symbols.failures = sources.servers.as_ref().map(|servers| servers.failures()).unwrap_or_default();
+    symbols.failures.extend(sources.cache.iter().filter_map(|cache| cache.warning()).map(ToOwned::to_owned));
     symbols.problems.sort_by(|a, b| b.addresses.cmp(&a.addresses).then_with(|| a.path.cmp(&b.path)));
     symbols.tell_apart();
     symbols
@@ -69,7 +71,7 @@ pub fn resolve(profile: &Profile, sources: &Sources) -> Symbols {
 
 /// Groups all addresses by file; the largest group last, which is taken first.
 fn tasks<'a>(profile: &'a Profile, sources: &Sources) -> Vec<Task<'a>> {
-    let mut addresses = HashSet::new();
+    let mut addresses = HashSet::<u64, RandomState>::default();
     for (_, frames, _) in profile.totals() {
         addresses.extend(frames.iter().enumerate().map(|(depth, &avma)| call_site(depth, avma)));
     }

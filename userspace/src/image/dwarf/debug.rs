@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use gimli::{EndianSlice, LittleEndian, SectionId};
 
 use super::super::elf::Elf;
+use super::super::witness::Witness;
 use super::functions::Functions;
 use super::lines::{Line, LineTable};
 use super::sections::Sections;
@@ -107,6 +108,11 @@ impl Debug {
             ranges: OnceLock::new(),
             tables: Mutex::default(),
         })
+    }
+
+    /// Notes which files with split units are looked for.
+    pub(in super::super) fn with_witness(self, witness: Arc<Witness>) -> Debug {
+        Debug { splits: self.splits.with_witness(witness), ..self }
     }
 
     pub(super) fn dwarf(&self) -> Dwarf<'_> {

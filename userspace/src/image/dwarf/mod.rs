@@ -28,5 +28,6 @@ mod split;
 mod units;
 
 pub(super) use debug::{Debug, Found, Link};
+pub(super) use lines::Line;
 pub(super) use session::Session;
 pub use slice::Reading;

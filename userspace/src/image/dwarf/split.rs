@@ -18,6 +18,7 @@ use gimli::{DwarfPackage, DwoId, EndianSlice, LittleEndian, SectionId};
 
 use super::super::debugfile::is_there;
 use super::super::elf::Elf;
+use super::super::witness::Witness;
 use super::sections::Sections;
 use super::slice::{Dwarf, Slice, Unit};
 
@@ -41,12 +42,18 @@ const SECTIONS: &[SectionId] = &[
 /// Files with parts of one program's units, opened when they are needed.
 #[derive(Debug, Default)]
 pub(super) struct Splits {
+    /// Notes which files are looked for.
+    witness: Option<Arc<Witness>>,
     package: OnceLock<Option<Sections>>,
     /// By unit number.
     files: OnceLock<Vec<OnceLock<Option<Sections>>>>,
 }
 
 impl Splits {
+    pub(super) fn with_witness(self, witness: Arc<Witness>) -> Splits {
+        Splits { witness: Some(witness), ..self }
+    }
+
     /// The other part of unit `number` of `count`, of the debug information in the file at `path`.
     pub(super) fn find<'d>(
         &'d self,
@@ -59,17 +66,30 @@ impl Splits {
         let package = self.package.get_or_init(|| {
             let mut name = path.as_os_str().to_owned();
             name.push(".dwp");
-            open(&[PathBuf::from(name), path.with_extension("dwp")])
+            self.open(&[PathBuf::from(name), path.with_extension("dwp")])
         });
         if let Some(found) = package.as_ref().and_then(|sections| in_package(sections, whole, skeleton, id)) {
             return Some(found);
         }
         let files = self.files.get_or_init(|| (0..count).map(|_| OnceLock::new()).collect());
-        let sections = files.get(number as usize)?.get_or_init(|| open(&candidates(path, whole, skeleton))).as_ref()?;
+        let sections =
+            files.get(number as usize)?.get_or_init(|| self.open(&candidates(path, whole, skeleton))).as_ref()?;
         let load = |id: SectionId| -> Result<Slice<'d>, Infallible> { Ok(slice(sections, id)) };
         let Ok(mut dwarf) = gimli::Dwarf::load(load);
         dwarf.make_dwo(whole);
         unit_of(dwarf, skeleton, id)
+    }
+
+    fn open(&self, paths: &[PathBuf]) -> Option<Sections> {
+        let has = |path: &&PathBuf| {
+            if let Some(witness) = &self.witness {
+                witness.saw(path);
+            }
+            is_there(path)
+        };
+        let path = paths.iter().find(has)?;
+        let elf = Arc::new(Elf::open(path).ok()?);
+        Some(Sections::open(elf, SECTIONS.iter().filter_map(|id| id.dwo_name())))
     }
 }
 
@@ -78,12 +98,6 @@ fn slice(sections: &Sections, id: SectionId) -> Slice<'_> {
         Some(name) => sections.slice(name),
         None => EndianSlice::new(&[], LittleEndian),
     }
-}
-
-fn open(paths: &[PathBuf]) -> Option<Sections> {
-    let path = paths.iter().find(|path| is_there(path))?;
-    let elf = Arc::new(Elf::open(path).ok()?);
-    Some(Sections::open(elf, SECTIONS.iter().filter_map(|id| id.dwo_name())))
 }
 
 /// Where the unit's own file may be.
