@@ -59,6 +59,7 @@ pub mod sizeclass;
 pub(crate) mod slab;
 #[cfg(not(loom))]
 pub mod stats;
+#[cfg(not(loom))]
 pub(crate) mod steps;
 pub mod sync;
 #[cfg(not(loom))]
