@@ -12,20 +12,6 @@ use crate::build_alloc::target_dir;
 use crate::cmd::root;
 use crate::vendor;
 
-const MANIFEST: &str = r#"[package]
-name = "references"
-version = "0.0.0"
-edition = "2024"
-
-[lib]
-path = "lib.rs"
-
-[workspace]
-
-[dependencies]
-tikv-jemalloc-sys = "=0.7.1"
-"#;
-
 fn folder() -> PathBuf {
     root().join(target_dir()).join("references")
 }
@@ -36,7 +22,7 @@ pub(crate) fn run() -> Result<()> {
     if script.is_file() {
         return Ok(());
     }
-    let template = vendor::sources(&folder().join("sources"), MANIFEST, "tikv-jemalloc-sys")?;
+    let template = vendor::sources(&folder().join("sources"), &[vendor::JEMALLOC], vendor::JEMALLOC.name)?;
     let template = template.join("jemalloc/bin/jeprof.in");
     let text = fs::read_to_string(&template).with_context(|| format!("cannot read {}", template.display()))?;
     // Public names without a prefix, as Debian builds it.

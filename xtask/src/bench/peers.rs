@@ -1,8 +1,7 @@
 //! The allocators: this one in its modes, and others, each as a library to preload.
 //!
 //! Peers are built once, from the sources that their crates carry (`target/bench/peers`; remove the folder to build
-//! again): a throw-away package names the crates at fixed versions, cargo downloads them, and the C or C++ sources are
-//! compiled as their own build files do for a shared library. Nothing of them is in this repository.
+//! again): the C or C++ sources are compiled as their own build files do for a shared library.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -12,24 +11,12 @@ use anyhow::{Context as _, Result, bail};
 
 use super::build::folder;
 use crate::cmd::{Cmd, cargo};
-use crate::vendor;
+use crate::vendor::{self, Crate};
 
-/// Crates and versions: jemalloc 5.3.1, mimalloc 3.3, snmalloc 0.7.
-const MANIFEST: &str = r#"[package]
-name = "peers"
-version = "0.0.0"
-edition = "2024"
-
-[lib]
-path = "lib.rs"
-
-[workspace]
-
-[dependencies]
-tikv-jemalloc-sys = "=0.7.1"
-libmimalloc-sys = "=0.1.49"
-snmalloc-sys = "=0.7.6"
-"#;
+/// mimalloc 3.3.
+const MIMALLOC: Crate = Crate { name: "libmimalloc-sys", version: "0.1.49" };
+/// snmalloc 0.7.
+const SNMALLOC: Crate = Crate { name: "snmalloc-sys", version: "0.7.6" };
 
 /// One library with its settings.
 #[derive(Clone, Debug)]
@@ -122,8 +109,8 @@ fn peers_folder() -> PathBuf {
 }
 
 /// The folder of a crate's sources.
-fn crate_sources(name: &str) -> Result<PathBuf> {
-    vendor::sources(&peers_folder().join("sources"), MANIFEST, name)
+fn crate_sources(of: Crate) -> Result<PathBuf> {
+    vendor::sources(&peers_folder().join("sources"), &[vendor::JEMALLOC, MIMALLOC, SNMALLOC], of.name)
 }
 
 /// The library of this file name, made by `build` unless it is there.
@@ -142,7 +129,7 @@ fn built(file: &str, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf>
 
 fn jemalloc(name: &str, options: &[&str]) -> Result<PathBuf> {
     built(&format!("lib{name}.so"), |library| {
-        let sources = crate_sources("tikv-jemalloc-sys")?;
+        let sources = crate_sources(vendor::JEMALLOC)?;
         let tree = peers_folder().join(name);
         let _ = fs::remove_dir_all(&tree);
         Cmd::new("cp").args(["-r"]).arg(sources.join("jemalloc")).arg(&tree).output()?;
@@ -160,7 +147,7 @@ fn jemalloc(name: &str, options: &[&str]) -> Result<PathBuf> {
 
 fn mimalloc() -> Result<PathBuf> {
     built("libmimalloc.so", |library| {
-        let sources = crate_sources("libmimalloc-sys")?.join("c_src/mimalloc/v3");
+        let sources = crate_sources(MIMALLOC)?.join("c_src/mimalloc/v3");
         Cmd::new("gcc")
             .args(["-O3", "-DNDEBUG", "-DMI_BUILD_RELEASE", "-DMI_MALLOC_OVERRIDE"])
             .args(["-DMI_SHARED_LIB", "-DMI_SHARED_LIB_EXPORT", "-fPIC", "-shared", "-fvisibility=hidden"])
@@ -178,7 +165,7 @@ fn mimalloc() -> Result<PathBuf> {
 
 fn snmalloc() -> Result<PathBuf> {
     built("libsnmalloc.so", |library| {
-        let sources = crate_sources("snmalloc-sys")?.join("upstream/src");
+        let sources = crate_sources(SNMALLOC)?.join("upstream/src");
         Cmd::new("g++")
             .args(["-std=c++20", "-O3", "-DNDEBUG", "-mcx16", "-fPIC", "-shared", "-fomit-frame-pointer"])
             .args(["-ftls-model=initial-exec", "-fvisibility=hidden", "-w"])
