@@ -69,14 +69,29 @@ impl Pages {
         }
     }
 
-    /// Merges an extent, which is in no set, with its free neighbours of the same state and files the result. Its
-    /// neighbours' words are checked against their descriptors, so a word that was left behind does no harm.
+    /// The extent of this arena in `state` that ends where `extent` begins. Its word is checked against its descriptor,
+    /// so one that was left behind does no harm.
+    #[inline]
+    pub(super) fn below(&self, extent: &Extent, state: State) -> Option<&'static Extent> {
+        let start = extent.addr().addr();
+        emap::extent_below(start).filter(|other| self.holds(other, state) && other.end() == start)
+    }
+
+    /// The one that begins where `extent` ends, likewise.
+    #[inline]
+    pub(super) fn above(&self, extent: &Extent, state: State) -> Option<&'static Extent> {
+        let end = extent.end();
+        emap::extent_at(end).filter(|other| self.holds(other, state) && other.addr().addr() == end)
+    }
+
+    fn holds(&self, extent: &Extent, state: State) -> bool {
+        extent.state() == state && extent.arena() == self.arena
+    }
+
+    /// Merges an extent, which is in no set, with its free neighbours of the same state and files the result.
     pub(super) fn insert_merged(&mut self, extent: &'static Extent, state: State) -> &'static Extent {
-        let (start, bytes, end) = (extent.addr(), extent.bytes(), extent.end());
-        let joins = |other: &&Extent| other.state() == state && other.arena() == self.arena;
-        let below = emap::extent_below(start.addr()).filter(joins).filter(|other| other.end() == start.addr());
-        let above = emap::extent_at(end).filter(joins).filter(|other| other.addr().addr() == end);
-        let merged = match (below, above) {
+        let (start, bytes) = (extent.addr(), extent.bytes());
+        let merged = match (self.below(extent, state), self.above(extent, state)) {
             (None, None) => {
                 emap::set_free(extent);
                 if let Some(set) = self.set_of(state) {
@@ -112,6 +127,7 @@ impl Pages {
         self.retire(extent);
         merged
     }
+
     /// Checks I-ECACHE-1 of all sets and the page map's words of their extents; linear.
     #[cfg(test)]
     pub(crate) fn check(&self) {

@@ -174,9 +174,7 @@ impl Pages {
             && fit == Fit::Tight
             && let Some(extent) = self.quick.take(bytes)
         {
-            extent.set_state(State::Active);
-            self.active_bytes += bytes;
-            return Ok(extent);
+            return Ok(self.hand_out(extent));
         }
         let need = bytes.checked_add(slack).ok_or(AllocError::TooLarge)?;
         self.stock_descriptors(3)?;
@@ -188,9 +186,13 @@ impl Pages {
                 None => self.alloc_fresh(bytes, need, align)?,
             },
         };
+        Ok(self.hand_out(block))
+    }
+
+    fn hand_out(&mut self, block: &'static Extent) -> &'static Extent {
         block.set_state(State::Active);
-        self.active_bytes += bytes;
-        Ok(block)
+        self.active_bytes += block.bytes();
+        block
     }
 
     /// As [`Pages::alloc`], page-aligned, out of resident memory; `None` when no free run of it is that long.
@@ -203,9 +205,7 @@ impl Pages {
             self.carve(run, 0, bytes)
         };
         self.fresh_bytes = 0;
-        block.set_state(State::Active);
-        self.active_bytes += bytes;
-        Some(block)
+        Some(self.hand_out(block))
     }
 
     /// A block of memory that is not resident yet.
@@ -226,14 +226,8 @@ impl Pages {
         if bytes < COMBINE_MIN_BYTES {
             return None;
         }
-        let retained = |other: Option<&'static Extent>| {
-            other.filter(|other| other.state() == State::Retained && other.arena() == self.arena)
-        };
-        let above = |run: &Extent| retained(emap::extent_at(run.end())).filter(|o| o.addr().addr() == run.end());
-        let below = |run: &Extent| {
-            let start = run.addr().addr();
-            retained(emap::extent_below(start)).filter(|other| other.end() == start)
-        };
+        let above = |run: &Extent| self.above(run, State::Retained);
+        let below = |run: &Extent| self.below(run, State::Retained);
         let length = |part: Option<&'static Extent>| part.map_or(0, Extent::bytes);
         let run = self.dirty.search_longest(COMBINE_TRIES, |run| {
             run.bytes() < bytes && run.bytes() + length(above(run)) + length(below(run)) >= bytes
