@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! GET URL/buildid/HEX/debuginfo      the file that `.build-id/xx/rest.debug` would be
-//! GET URL/buildid/HEX/source/PATH    a source file, as the debug information names it
 //! ```
 //!
 //! What was fetched is kept where elfutils' client, gdb and others keep it, so that each finds the other's files:
@@ -10,7 +9,6 @@
 //! | in the cache | holds |
 //! |---|---|
 //! | `HEX/debuginfo` | the file; empty: no server had it, which is believed for `cache_miss_s` seconds (600) from its time |
-//! | `HEX/source-CRC-NAME` | a source file; elfutils' name for it differs between versions and is not shared |
 //! | `cache_miss_s` | a number in place of 600 |
 //!
 //! The cache is `$DEBUGINFOD_CACHE_PATH`, else `~/.debuginfod_client_cache` where that exists, else `debuginfod_client` in
@@ -22,10 +20,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -36,6 +32,8 @@ use ureq::Agent;
 use super::elf::{Elf, hex};
 use crate::progress::Working;
 
+/// What a server calls a debug file, and its name in the cache.
+const NAME: &str = "debuginfo";
 /// Seconds without an answer, or for 100 KiB, before a server is given up: elfutils' own default.
 const TIMEOUT: Duration = Duration::from_secs(90);
 const CONNECT: Duration = Duration::from_secs(10);
@@ -43,7 +41,6 @@ const CONNECT: Duration = Duration::from_secs(10);
 const LEAST_BYTES: u64 = 100 << 10;
 /// Debug files of the largest programs are a few gigabytes.
 const MOST_BYTES: u64 = 8 << 30;
-const MOST_SOURCE_BYTES: u64 = 64 << 20;
 /// Seconds for which a file that no server had is not asked for again.
 const MISS: Duration = Duration::from_mins(10);
 
@@ -55,7 +52,7 @@ pub struct Debuginfod {
     timeout: Duration,
     longest: Option<Duration>,
     most_bytes: u64,
-    /// What was asked for in this run, and the file that it was.
+    /// Build-ids that were asked for in this run, and their files.
     known: Mutex<HashMap<String, Option<PathBuf>>>,
     failures: Mutex<Vec<String>>,
     /// Servers that could not be reached, which are not asked again in this run.
@@ -103,70 +100,30 @@ impl Debuginfod {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The debug file of a build-id.
+    /// The debug file of a build-id: from the cache, or else from the first server that has it.
     pub fn debug_file(&self, build_id: &[u8]) -> Option<PathBuf> {
         if build_id.len() < 2 {
             return None;
         }
+        // Held while a file is transferred: another thread may be about to ask for the same one.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let id = hex(build_id);
+        if let Some(found) = known.get(&id) {
+            return found.clone();
+        }
+        let found = self.fetch(&id, build_id);
+        known.insert(id, found.clone());
+        found
+    }
+
+    fn fetch(&self, id: &str, build_id: &[u8]) -> Option<PathBuf> {
         let check = |path: &Path| match Elf::open(path) {
             Ok(elf) if elf.build_id == build_id => Ok(()),
             Ok(_) => Err("the server sent the debug file of another build".to_owned()),
             Err(_) => Err("the server sent something else than a debug file".to_owned()),
         };
-        self.file(&id, "debuginfo", "debuginfo", self.most_bytes, check)
-    }
-
-    /// A source file of a program, by the absolute path that its debug information has for it.
-    pub fn source(&self, build_id: &[u8], path: &Path) -> Option<PathBuf> {
-        if build_id.len() < 2 || !path.is_absolute() {
-            return None;
-        }
-        let bytes = path.as_os_str().as_bytes();
-        let escaped = bytes.iter().fold(String::new(), |mut text, byte| {
-            if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
-                text.push(char::from(*byte));
-            } else {
-                let _infallible = write!(text, "%{byte:02X}");
-            }
-            text
-        });
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let name: String = name.chars().filter(char::is_ascii_graphic).take(100).collect();
-        let name = format!("source-{:08x}-{name}", crc32fast::hash(bytes));
-        self.file(&hex(build_id), &format!("source{escaped}"), &name, MOST_SOURCE_BYTES, |_| Ok(()))
-    }
-
-    /// A file from the cache, or else from the first server that has it.
-    fn file(
-        &self,
-        id: &str,
-        what: &str,
-        name: &str,
-        most_bytes: u64,
-        check: impl Fn(&Path) -> Result<(), String>,
-    ) -> Option<PathBuf> {
-        // Held while a file is transferred: another thread may be about to ask for the same one.
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = format!("{id}/{name}");
-        if let Some(found) = known.get(&key) {
-            return found.clone();
-        }
-        let found = self.fetch(id, what, name, most_bytes, check);
-        known.insert(key, found.clone());
-        found
-    }
-
-    fn fetch(
-        &self,
-        id: &str,
-        what: &str,
-        name: &str,
-        most_bytes: u64,
-        check: impl Fn(&Path) -> Result<(), String>,
-    ) -> Option<PathBuf> {
         let folder = self.cache.join(id);
-        let path = folder.join(name);
+        let path = folder.join(NAME);
         match fs::metadata(&path) {
             Ok(meta) if meta.len() > 0 => return check(&path).is_ok().then_some(path),
             Ok(meta) => {
@@ -190,7 +147,7 @@ impl Debuginfod {
             fail(format!("no debuginfod: cannot make the cache {}: {error}", folder.display()));
             return None;
         }
-        let part = folder.join(format!("{name}.{}.part", std::process::id()));
+        let part = folder.join(format!("{NAME}.{}.part", std::process::id()));
         let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_complete = true;
         for url in &self.urls {
@@ -198,8 +155,8 @@ impl Debuginfod {
                 is_complete = false;
                 continue;
             }
-            let full = format!("{url}/{id}/{what}");
-            let reply = self.transfer(&full, &part, most_bytes).and_then(|reply| match reply {
+            let full = format!("{url}/{id}/{NAME}");
+            let reply = self.transfer(&full, &part).and_then(|reply| match reply {
                 Reply::Found => check(&part).map(|()| Reply::Found),
                 other => Ok(other),
             });
@@ -229,7 +186,7 @@ impl Debuginfod {
         text.trim().parse().map_or(MISS, Duration::from_secs)
     }
 
-    fn transfer(&self, url: &str, to: &Path, most_bytes: u64) -> Result<Reply, String> {
+    fn transfer(&self, url: &str, to: &Path) -> Result<Reply, String> {
         let agent: Agent = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(CONNECT.min(self.timeout)))
@@ -252,9 +209,13 @@ impl Debuginfod {
         let header = |name: &str| reply.headers().get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
         let total = header("content-length").or_else(|| header("x-debuginfod-size"));
         let too_large = |bytes: u64| {
-            format!("{} MB are more than {} MB; raise DEBUGINFOD_MAXSIZE", bytes / 1_000_000, most_bytes / 1_000_000)
+            format!(
+                "{} MB are more than {} MB; raise DEBUGINFOD_MAXSIZE",
+                bytes / 1_000_000,
+                self.most_bytes / 1_000_000
+            )
         };
-        if let Some(total) = total.filter(|total| *total > most_bytes) {
+        if let Some(total) = total.filter(|total| *total > self.most_bytes) {
             return Err(too_large(total));
         }
         let mut file = File::create(to).map_err(|error| format!("cannot write {}: {error}", to.display()))?;
@@ -271,7 +232,7 @@ impl Debuginfod {
                 break;
             }
             received += count as u64;
-            if received > most_bytes {
+            if received > self.most_bytes {
                 return Err(too_large(received));
             }
             let elapsed = began.elapsed();
