@@ -92,7 +92,7 @@ fn opened_late_with_the_sampler_on() {
     ended.facts().check(&[is("own.damaged", "0"), is("works", "1")]);
 }
 
-/// A `RTLD_DEEPBIND` plugin binds to the C library's malloc; its blocks meet our free and realloc.
+/// A plugin loaded with `RTLD_DEEPBIND` would bind to the C library's malloc and free, and ours would meet them.
 #[test]
 fn deepbind_plugin() {
     if flavour() == Flavour::Jemalloc530 {

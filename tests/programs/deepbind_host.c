@@ -1,4 +1,4 @@
-/* Loads the plugin named by the argument with RTLD_DEEPBIND, so that its malloc and free bind to the C library's even when
+/* Loads the plugin named by the argument with RTLD_DEEPBIND, which would bind its malloc and free to the C library's although
    another allocator is preloaded, and passes blocks across in both directions. */
 #include "fact.h"
 #include <malloc.h>
@@ -12,7 +12,8 @@ int main(int count, char **arguments)
 	MUST(handle);
 	char *(*make)(size_t) = (char *(*)(size_t))dlsym(handle, "plugin_make");
 	char *(*copy)(const char *) = (char *(*)(const char *))dlsym(handle, "plugin_copy");
-	MUST(make && copy);
+	void (*drop)(void *) = (void (*)(void *))dlsym(handle, "plugin_free");
+	MUST(make && copy && drop);
 	size_t wrong = 0;
 	for (int i = 1; i < 500; i++) {
 		/* Made by the plugin, freed and resized here. */
@@ -28,6 +29,12 @@ int main(int count, char **arguments)
 		char *text = copy("a text of the host");
 		wrong += strcmp(text, "a text of the host") != 0;
 		free(text);
+
+		/* Made here, freed by the plugin. */
+		char *ours = malloc((size_t)i * 50);
+		MUST(ours);
+		memset(ours, 'h', (size_t)i * 50);
+		drop(ours);
 	}
 	line("wrong = %zu", wrong);
 	dlclose(handle);

@@ -80,6 +80,27 @@ print(hashlib.sha256(''.join(sorted(words)).encode()).hexdigest(), sorted(result
     same_output(|run| run.args(["-c", script]).env("PYTHONMALLOC", "malloc").env("PYTHONHASHSEED", "3"), &python);
 }
 
+/// PHP loads its extensions with `RTLD_DEEPBIND`, and they free what it allocated.
+#[test]
+fn php_with_extensions_computes_the_same() {
+    let Some(php) = find("php") else { skip!("no php") };
+    let script = r#"
+$rows = [];
+for ($i = 0; $i < 40000; $i++) { $rows["key$i"] = [$i, str_repeat(chr(97 + $i % 26), $i % 100), ['n' => $i * 7]]; }
+$words = 0;
+foreach ($rows as $key => $row) { $words += count(explode('1', $key . $row[1])); }
+preg_match_all('/k?y(\d+)7/', implode(' ', array_keys($rows)), $found);
+$text = json_encode($rows);
+assert(json_decode($text, true) == $rows);
+$loaded = get_loaded_extensions();
+sort($loaded);
+echo $words, ' ', count($found[1]), ' ', md5(serialize($rows)), ' ', implode(',', $loaded), "\n";
+"#;
+    for zend in ["0", "1"] {
+        same_output(|run| run.args(["-d", "memory_limit=-1", "-r", script]).env("USE_ZEND_ALLOC", zend), &php);
+    }
+}
+
 #[test]
 fn sqlite_on_a_million_rows() {
     let Some(sqlite) = find("sqlite3") else { skip!("no sqlite3") };

@@ -16,9 +16,9 @@ pub(crate) fn run() -> Result<PathBuf> {
         .args(["rustc", "--profile", "capi", "-p", "jeprobe-capi", "--", "-Cllvm-args=-align-all-functions=6"])
         .run()?;
     let folder = target_dir().join("capi");
-    // A program may define its own `malloc_conf`; rustc has no weak data symbols.
+    // A program may define its own `malloc_conf`; rustc has no weak data symbols. `dlopen` is for the shared library only.
     Cmd::new("objcopy")
-        .args(["--weaken-symbol=malloc_conf", "--weaken-symbol=malloc_conf_2_conf_harder"])
+        .args(["--weaken-symbol=malloc_conf", "--weaken-symbol=malloc_conf_2_conf_harder", "--localize-symbol=dlopen"])
         .arg(folder.join("libjeprobe.a"))
         .run()?;
     Ok(folder)

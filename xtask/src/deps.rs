@@ -43,6 +43,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("rocksdb-tools", "db_bench"),
     ("nodejs", "node"),
     ("perl", "perl"),
+    ("php-cli", "php"),
     // A browser for the page.
     ("chromium", "chromium"),
     ("chromium-driver", "chromedriver"),

@@ -1,4 +1,4 @@
-//! The 22 C++ allocation operators.
+//! The 20 C++ allocation operators.
 //!
 //! ```text
 //!  operator new ──► cached? ──► block                                          as short as malloc

@@ -8,6 +8,7 @@
 //! | `jemalloc` | `mallocx` and its family |
 //! | `ctl` | `mallctl` and its companions, the variables shared with the program |
 //! | `cxx` | the C++ operators |
+//! | `loading` | `dlopen` |
 //!
 //! Nothing depends on this package: it owns the panic handler, which a program with `std` must not have twice.
 #![no_std]
@@ -15,6 +16,7 @@
 pub mod ctl;
 mod cxx;
 pub mod jemalloc;
+mod loading;
 mod meta;
 mod rt;
 pub mod std_c;

@@ -213,7 +213,7 @@ pub extern "C" fn malloc_usable_size(ptr: *mut c_void) -> usize {
 }
 
 /// The next definition of a symbol behind this library, unless it is this library's own.
-fn next_symbol(name: &CStr, own: *const c_void) -> Option<*mut c_void> {
+pub(crate) fn next_symbol(name: &CStr, own: *const c_void) -> Option<*mut c_void> {
     let before = errno();
     // SAFETY: the name is NUL-terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
