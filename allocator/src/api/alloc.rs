@@ -130,7 +130,7 @@ fn calloc_slow(bytes: usize) -> *mut u8 {
 /// A block of at least `size` bytes at a multiple of `align` (a power of two; 1 = no wish), zeroed if asked for, from
 /// the given place; null when the size is too large or there is no memory.
 pub fn allocate(size: usize, align: usize, zeroed: bool, place: Place) -> *mut u8 {
-    allocate_fit(size, align, zeroed, place, Fit::Tight)
+    allocate_fit(size, align, zeroed, place, if zeroed { Fit::Zeroed } else { Fit::Tight })
 }
 
 /// As [`allocate`], choosing the pages of a large block by `fit`.
@@ -190,7 +190,7 @@ fn large(usable: usize, align: usize, cache: Option<&Cache>, arena: &Arena, fit:
         return Some(Fresh { block, is_zero: false });
     }
     if align <= sys::page_size()
-        && fit == Fit::Tight
+        && fit != Fit::Roomy
         && let Some(cache) = cache
         && let Some(extent) = cache.large.take(usable)
     {

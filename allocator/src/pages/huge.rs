@@ -1,19 +1,20 @@
 //! Where to ask for huge pages.
 //!
 //! ```text
-//!   chunk  │ S │ S │ S │ H │ H │ P │ H │ H … │ H │ P │ …  untouched       runs of 2 MiB
-//!            the first MiB in use              probes, one of 16
+//!   chunk  │ S │ S │ H │ H │ H │ P │ H │ H … │ H │ P │ …  untouched       runs of 2 MiB
+//!            the first MiB in use              probes, ever fewer
 //! ```
 //!
 //! A huge page saves some 500 faults where all of it is used, and costs up to 2 MiB where little is. Asked for is where
-//! memory comes into use, run by run, once the arena is so large that the run it is filling is a small part, and while
-//! its blocks are used densely. That is looked at in probes, runs that keep small pages: of the last but one that came
-//! into use, the kernel says how many pages are resident. Where they are few, all runs keep small pages, and are probes.
+//! memory comes into use, run by run, once the arena is so large that the run it is filling is a small part, and until
+//! its blocks prove to be used sparsely. That is looked at in probes, runs that keep small pages: of the last few, the
+//! kernel says how many pages are resident. Where they are few, all runs keep small pages, and are probes.
 //!
-//! A request larger than all that is in use keeps small pages: it may be touched here and there only.
+//! A request larger than all that is in use is a guess: its first run keeps small pages, so that one of which only the
+//! start is used costs nothing; all of it does when it is for a zeroed block, since sparse tables are made of such.
 #![forbid(unsafe_code)]
 
-use super::{HUGE_PAGE_BYTES, Pages};
+use super::{Fit, HUGE_PAGE_BYTES, Pages};
 use crate::bits::{align_down, align_up};
 use crate::conf::{self, Thp};
 use crate::emap;
@@ -25,11 +26,17 @@ use crate::prim::{AtomicUsize, Ordering};
 const PROCESS_MIN_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 /// and this much in the arena.
 const ARENA_MIN_BYTES: usize = HUGE_PAGE_BYTES;
-/// Of so many runs, one is a probe; each is looked at 32 to 64 MiB later.
-const PROBE_RUNS: usize = 16;
-/// Runs without huge pages between two looks.
-const SPARSE_RUNS: usize = 4;
-/// A probe is dense from this part of its bytes on. A huge page costs what 60 to 200 faults do, so it would pay in time
+/// Runs that come into use before the first look: until then memory is taken to be used densely.
+const FIRST_RUNS: usize = 8;
+/// Runs between two looks while memory is used densely: each look that says so again doubles them, within these bounds.
+const DENSE_RUNS_MIN: usize = 16;
+const DENSE_RUNS_MAX: usize = 256;
+/// Runs between two looks while it is not, likewise.
+const SPARSE_RUNS_MIN: usize = 2;
+const SPARSE_RUNS_MAX: usize = 16;
+/// Probes that are remembered: one run by itself may be an odd one.
+const PROBES: usize = 4;
+/// Probes are dense from this part of their bytes on. A huge page costs what 60 to 200 faults do, so it would pay in time
 /// from a third on; but then memory would grow by as much again.
 const DENSE_BYTES: usize = HUGE_PAGE_BYTES / 2;
 
@@ -38,11 +45,12 @@ static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 /// What is known of how densely an arena's memory is used.
 pub(super) struct Density {
-    /// Addresses of the last two runs that came into use with small pages; 0 = none.
-    newest: usize,
-    probe: usize,
+    /// Addresses of the last runs that came into use with small pages, the newest first; 0 = none.
+    probes: [usize; PROBES],
     /// Runs that came into use since the last look.
     runs: usize,
+    /// Runs between two looks.
+    distance: usize,
     dense: bool,
     /// The arena's part of `IN_USE`.
     counted: usize,
@@ -50,7 +58,7 @@ pub(super) struct Density {
 
 impl Density {
     pub(super) const fn new() -> Density {
-        Density { newest: 0, probe: 0, runs: PROBE_RUNS, dense: true, counted: 0 }
+        Density { probes: [0; PROBES], runs: 0, distance: FIRST_RUNS, dense: true, counted: 0 }
     }
 
     /// Bytes in use in the process, of which `bytes` are this arena's.
@@ -62,34 +70,57 @@ impl Density {
     }
 
     fn keep_small(&mut self, run: usize) {
-        self.probe = self.newest;
-        self.newest = run;
+        self.probes.rotate_right(1);
+        self.probes[0] = run;
     }
 
-    /// Looks at the probe when it is due; true when it did.
+    /// Looks at the probes when that is due, before `runs` more come into use; true when it was.
     fn look(&mut self, runs: usize) -> bool {
-        self.runs = self.runs.saturating_add(runs);
-        if self.runs < if self.dense { PROBE_RUNS } else { SPARSE_RUNS } {
-            return false;
+        let due = self.runs >= self.distance;
+        if due {
+            self.runs = 0;
+            self.look_at_probes();
         }
-        self.runs = 0;
-        let resident = if self.probe == 0 { None } else { emap::resident_bytes(self.probe, HUGE_PAGE_BYTES) };
-        if let Some(bytes) = resident {
-            self.dense = bytes >= DENSE_BYTES;
-            if self.dense {
-                // A run like those around it again, in one mapping with them.
-                emap::advise_huge(core::ptr::without_provenance_mut(self.probe), HUGE_PAGE_BYTES, true);
-                self.probe = 0;
+        self.runs = self.runs.saturating_add(runs);
+        due
+    }
+
+    fn look_at_probes(&mut self) {
+        // While all runs keep small pages, the newest is still being filled.
+        let filled = self.probes.iter_mut().skip(usize::from(!self.dense)).filter(|probe| **probe != 0);
+        let (mut looked, mut resident) = (0, 0);
+        for probe in filled {
+            match emap::resident_bytes(*probe, HUGE_PAGE_BYTES) {
+                Some(bytes) => {
+                    looked += 1;
+                    resident += bytes;
+                }
+                None => *probe = 0,
             }
         }
-        true
+        if looked == 0 {
+            // Nothing to look at, or a system that does not say.
+            self.distance = (self.distance * 2).min(DENSE_RUNS_MAX);
+            return;
+        }
+        let dense = resident >= looked * DENSE_BYTES;
+        let (least, most) = if dense { (DENSE_RUNS_MIN, DENSE_RUNS_MAX) } else { (SPARSE_RUNS_MIN, SPARSE_RUNS_MAX) };
+        self.distance = if dense == self.dense { self.distance * 2 } else { 0 }.clamp(least, most);
+        self.dense = dense;
+        if dense {
+            // Runs like those around them again, in one mapping with them.
+            for probe in self.probes.iter_mut().filter(|probe| **probe != 0) {
+                emap::advise_huge(core::ptr::without_provenance_mut(*probe), HUGE_PAGE_BYTES, true);
+                *probe = 0;
+            }
+        }
     }
 }
 
 impl Pages {
     /// Asks for huge pages where `bytes` behind `lead` bytes of a retained extent come into use: in the runs that begin
     /// there, so that none is asked for twice, and none that reaches out of the extent.
-    pub(super) fn advise_fresh(&mut self, extent: &Extent, lead: usize, bytes: usize) {
+    pub(super) fn advise_fresh(&mut self, extent: &Extent, lead: usize, bytes: usize, fit: Fit) {
         if conf::options().thp != Thp::Default {
             return;
         }
@@ -103,10 +134,16 @@ impl Pages {
         // Without `retain` a probe may be unmapped when it is looked at.
         let probing = self.retain;
         let in_use = self.density.in_use(self.active_bytes);
-        let small = in_use < PROCESS_MIN_BYTES || self.active_bytes < ARENA_MIN_BYTES.max(bytes);
-        if probing && (small || self.density.look((last - first) / HUGE_PAGE_BYTES) || !self.density.dense) {
-            self.density.keep_small(first);
-            first += HUGE_PAGE_BYTES;
+        let longest = bytes > self.active_bytes;
+        let small = in_use + bytes < PROCESS_MIN_BYTES
+            || self.active_bytes + bytes < ARENA_MIN_BYTES
+            || (longest && fit == Fit::Zeroed);
+        if probing {
+            let due = !small && self.density.look((last - first) / HUGE_PAGE_BYTES);
+            if small || longest || due || !self.density.dense {
+                self.density.keep_small(first);
+                first += HUGE_PAGE_BYTES;
+            }
         }
         if !small && self.density.dense && first < last {
             emap::advise_huge(core::ptr::without_provenance_mut(first), last - first, true);

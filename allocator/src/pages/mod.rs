@@ -54,6 +54,10 @@ const FIRST_GROWTH_BYTES: usize = HUGE_PAGE_BYTES;
 pub(crate) const PURGE_BATCH: usize = 64;
 /// Extents are kept whole up to this part of what is in use: more would keep neighbours apart that long blocks need.
 const QUICK_PART: usize = 64;
+/// As above, for short extents: cut anew, one would lie elsewhere than the last, and touch pages that this one did not.
+const QUICK_PART_SHORT: usize = 8;
+/// Extents up to here are short.
+const SHORT_BYTES: usize = 64 << 10;
 /// As above, bytes at least.
 const QUICK_MIN_BYTES: usize = 1 << 20;
 /// Blocks from here on are made of a dirty run and its retained neighbours when no dirty run is long enough: what is
@@ -117,6 +121,8 @@ pub(crate) struct Pages {
 pub(crate) enum Fit {
     /// The smallest class: keeps long runs whole.
     Tight,
+    /// As `Tight`, for a block that is to be zero: the program may leave most of it as it is.
+    Zeroed,
     /// A run of twice the length, if there is one: for a block that had to move to grow, and will want to grow again where
     /// it is. The longest would leave no long run whole.
     Roomy,
@@ -171,7 +177,7 @@ impl Pages {
         let slack = align.saturating_sub(sys::page_size());
         self.fresh_bytes = 0;
         if slack == 0
-            && fit == Fit::Tight
+            && fit != Fit::Roomy
             && let Some(extent) = self.quick.take(bytes)
         {
             return Ok(self.hand_out(extent));
@@ -181,9 +187,9 @@ impl Pages {
         let by_chance = if slack == 0 { None } else { self.dirty.find_aligned(bytes, align) };
         let block = match by_chance.or_else(|| self.find_resident(need, fit)) {
             Some(extent) => self.carve(extent, lead_of(extent, align), bytes),
-            None => match if slack == 0 { self.combine(bytes) } else { None } {
+            None => match if slack == 0 { self.combine(bytes, fit) } else { None } {
                 Some(block) => block,
-                None => self.alloc_fresh(bytes, need, align)?,
+                None => self.alloc_fresh(bytes, need, align, fit)?,
             },
         };
         Ok(self.hand_out(block))
@@ -209,20 +215,26 @@ impl Pages {
     }
 
     /// A block of memory that is not resident yet.
-    fn alloc_fresh(&mut self, bytes: usize, need: usize, align: usize) -> Result<&'static Extent, AllocError> {
+    fn alloc_fresh(
+        &mut self,
+        bytes: usize,
+        need: usize,
+        align: usize,
+        fit: Fit,
+    ) -> Result<&'static Extent, AllocError> {
         let extent = match self.retained.find(need) {
             Some(extent) => extent,
             None => self.grow(need, align)?,
         };
         self.fresh_bytes = bytes;
         let lead = lead_of(extent, align);
-        self.advise_fresh(extent, lead, bytes);
+        self.advise_fresh(extent, lead, bytes, fit);
         Ok(self.carve(extent, lead, bytes))
     }
 
     /// A block of `bytes` made of a dirty run, which is shorter, and of retained pages on its sides. Needs two
     /// descriptors in stock.
-    fn combine(&mut self, bytes: usize) -> Option<&'static Extent> {
+    fn combine(&mut self, bytes: usize, fit: Fit) -> Option<&'static Extent> {
         if bytes < COMBINE_MIN_BYTES {
             return None;
         }
@@ -238,12 +250,12 @@ impl Pages {
         emap::clear_ends(run);
         let mut start = run.addr();
         if let Some(above) = above {
-            self.absorb(above, 0, from_above);
+            self.absorb(above, 0, from_above, fit);
         }
         if let Some(below) = below.filter(|_| from_above < rest) {
             let part = rest - from_above;
             start = ptr::forward(below.addr(), below.bytes() - part);
-            self.absorb(below, below.bytes() - part, part);
+            self.absorb(below, below.bytes() - part, part, fit);
         }
         run.set_range(start, bytes);
         run.set_zeroed(false);
@@ -252,9 +264,9 @@ impl Pages {
     }
 
     /// Takes a part of a free extent away, for an extent that touches it to take over.
-    fn absorb(&mut self, extent: &'static Extent, lead: usize, bytes: usize) {
+    fn absorb(&mut self, extent: &'static Extent, lead: usize, bytes: usize, fit: Fit) {
         if extent.state() == State::Retained {
-            self.advise_fresh(extent, lead, bytes);
+            self.advise_fresh(extent, lead, bytes, fit);
         }
         let part = self.carve(extent, lead, bytes);
         emap::clear_ends(part);
@@ -265,7 +277,8 @@ impl Pages {
     pub(crate) fn dealloc(&mut self, extent: &'static Extent) {
         self.active_bytes -= extent.bytes();
         extent.set_zeroed(false);
-        if self.quick.bytes() + extent.bytes() > (self.active_bytes / QUICK_PART).max(QUICK_MIN_BYTES) {
+        let part = if extent.bytes() <= SHORT_BYTES { QUICK_PART_SHORT } else { QUICK_PART };
+        if self.quick.bytes() + extent.bytes() > (self.active_bytes / part).max(QUICK_MIN_BYTES) {
             self.coalesce();
         }
         if !self.quick.put(extent) {
@@ -313,7 +326,7 @@ impl Pages {
             return false;
         }
         extent.set_zeroed(extent.is_zeroed() && next.is_zeroed());
-        self.absorb(next, 0, more);
+        self.absorb(next, 0, more, Fit::Roomy);
         extent.set_range(extent.addr(), total);
         self.active_bytes += more;
         true
