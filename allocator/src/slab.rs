@@ -11,10 +11,14 @@
 //! bin. A pointer that is no region start, or whose region is free already, is an error and changes nothing.
 #![forbid(unsafe_code)]
 
+use crate::ds::regions::{self, Grid};
 use crate::extent::Extent;
 use crate::prim::{AtomicPtr, Ordering};
 use crate::ptr::{self, BlockPtr};
 use crate::sizeclass::SlabShape;
+
+/// A run is looked at by four where this many more pointers of it follow the first.
+const LONG_RUN: usize = 3;
 
 /// Why a block could not be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,10 +75,35 @@ pub(crate) fn put(extent: &Extent, shape: &SlabShape, block: BlockPtr) -> Result
 
 /// Frees the regions at the head of `blocks`, as far as these lie in the slab and nothing is wrong with them; how many
 /// there were, and what is wrong with the next one if it lies in the slab. The caller adds them to `nfree`.
-///
-/// A function of its own, so that all of the loop is in registers.
-#[inline(never)]
+#[inline]
 pub(crate) fn put_run(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> (usize, Option<SlabMisuse>) {
+    // Relaxed: the array is the calling thread's.
+    let is_long = blocks.get(LONG_RUN).is_some_and(|later| {
+        let offset = later.load(Ordering::Relaxed).addr().wrapping_sub(extent.addr().addr());
+        offset < shape.region_bytes()
+    });
+    let gathered = is_long.then(|| put_gathered(extent, shape, blocks)).flatten();
+    gathered.map_or_else(|| put_each(extent, shape, blocks), |freed| (freed, None))
+}
+
+/// Frees a run without looking at its pointers one by one; `None`, and nothing changed, when that does not work.
+fn put_gathered(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> Option<usize> {
+    fn put<const WORDS: usize>(extent: &Extent, grid: &Grid, blocks: &[AtomicPtr<u8>]) -> Option<usize> {
+        let run = regions::gather::<WORDS>(grid, blocks)?;
+        (run.len > 0 && extent.free.set_words(&run.words)).then_some(run.len)
+    }
+    let grid = Grid { base: extent.addr().addr(), bytes: shape.nregs * shape.size, inverse: shape.inverse };
+    match shape.nregs {
+        0..=64 => put::<1>(extent, &grid, blocks),
+        65..=128 => put::<2>(extent, &grid, blocks),
+        129..=256 => put::<4>(extent, &grid, blocks),
+        _ => put::<8>(extent, &grid, blocks),
+    }
+}
+
+/// As [`put_run`]: one pointer after the other. A function of its own, so that all of the loop is in registers.
+#[inline(never)]
+fn put_each(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> (usize, Option<SlabMisuse>) {
     let base = extent.addr().addr();
     let inside = shape.region_bytes();
     let inverse = shape.inverse;

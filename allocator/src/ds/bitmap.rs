@@ -34,6 +34,20 @@ impl Bitmap {
         Setter { map: self, at: 0, bits: self.0[0].load(Ordering::Relaxed) }
     }
 
+    /// Sets the bits of `words`, which stand for the first ones of the map; false, and nothing changed, when one is set
+    /// already.
+    #[inline]
+    pub(crate) fn set_words(&self, words: &[u64]) -> bool {
+        let both = self.0.iter().zip(words);
+        if both.clone().any(|(word, bits)| word.load(Ordering::Relaxed) & bits != 0) {
+            return false;
+        }
+        for (word, bits) in both {
+            word.store(word.load(Ordering::Relaxed) | bits, Ordering::Relaxed);
+        }
+        true
+    }
+
     /// True when the bit is set.
     #[cfg(test)]
     pub(crate) fn is_set(&self, bit: usize) -> bool {
@@ -134,6 +148,8 @@ mod tests {
         assert_eq!(take(100, &mut got), 62);
         assert_eq!((got[0], got[61]), (3, 131));
         assert_eq!(map.count(), 0);
+        assert!(map.set_words(&[8, 1 << 3]) && !map.set_words(&[1, 1 << 3]));
+        assert!(map.is_set(3) && map.is_set(67) && map.count() == 2);
         map.set_first(512);
         assert_eq!(map.count(), 512);
         got.clear();

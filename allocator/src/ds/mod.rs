@@ -12,6 +12,8 @@ pub(crate) mod heap;
 pub(crate) mod link;
 #[cfg(not(loom))]
 pub(crate) mod list;
+#[cfg(not(loom))]
+pub(crate) mod regions;
 pub(crate) mod remote;
 #[cfg(not(loom))]
 pub(crate) mod stack;

@@ -19,6 +19,8 @@
 pub(crate) mod mock;
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod cpu;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod file;
 #[cfg(target_arch = "x86_64")]
 mod linux;

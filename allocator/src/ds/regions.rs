@@ -1,0 +1,200 @@
+//! Which regions of a slab the pointers at the head of an array are: four pointers at a time.
+//!
+//! ```text
+//!   pointers  p0 p1 p2 p3 │ p4 … │ …       as long as they lie in the slab
+//!      │ less the slab's start, times the inverse of the region's size
+//!   regions   r0 r1 r2 r3                  whole part of the product; its fraction tells a start of a region
+//!      │ 1 << (r - 64 k), which is 0 where r is in another word
+//!   words     w0[4] … wk[4]                a column for each of the four, put together in the end
+//! ```
+//!
+//! Freed blocks come in the order of the client, so which word of a slab's bitmap comes next cannot be guessed: here nothing
+//! depends on it but the end of the run. What looks wrong in any way is left to the caller, who looks at the pointers one by
+//! one: nothing was changed yet.
+
+use core::arch::x86_64::{
+    __m256i, _mm_cvtsi128_si64, _mm_or_si128, _mm_unpackhi_epi64, _mm256_and_si256, _mm256_castsi256_pd,
+    _mm256_castsi256_si128, _mm256_cmpgt_epi64, _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_max_epu32,
+    _mm256_movemask_pd, _mm256_mul_epu32, _mm256_or_si256, _mm256_set1_epi64x, _mm256_setr_epi64x,
+    _mm256_setzero_si256, _mm256_sllv_epi64, _mm256_srli_epi64, _mm256_sub_epi64, _mm256_xor_si256,
+};
+
+use crate::prim::AtomicPtr;
+use crate::sys::cpu;
+
+/// Pointers looked at together.
+const LANES: usize = 4;
+
+/// Where regions begin.
+#[derive(Clone, Copy)]
+pub(crate) struct Grid {
+    /// Address of the slab.
+    pub base: usize,
+    /// Bytes of all regions together.
+    pub bytes: u32,
+    /// `2^32 / size` of a region, rounded up.
+    pub inverse: u32,
+}
+
+/// Regions of the pointers at the head of an array, as words of 64: bit i of word w = region 64 w + i.
+pub(crate) struct Gathered<const WORDS: usize> {
+    pub words: [u64; WORDS],
+    /// Pointers looked at, all of different regions.
+    pub len: usize,
+}
+
+/// The regions of a slab of at most `64 * WORDS` that the head of `blocks`, which is the calling thread's, points to: as far
+/// as the pointers lie in the slab. `None` when these are few, when one is no start of a region or comes twice, or on a
+/// processor that has not the instructions.
+#[inline]
+pub(crate) fn gather<const WORDS: usize>(grid: &Grid, blocks: &[AtomicPtr<u8>]) -> Option<Gathered<WORDS>> {
+    if !cpu::is_wide() {
+        return None;
+    }
+    // SAFETY: S1 by the test above.
+    unsafe { gather_wide(grid, blocks) }
+}
+
+/// As [`gather`].
+///
+/// # Safety
+/// S1: [`cpu::is_wide`].
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn gather_wide<const WORDS: usize>(grid: &Grid, blocks: &[AtomicPtr<u8>]) -> Option<Gathered<WORDS>> {
+    // Distances are compared as signed numbers: half of the range is added to both sides.
+    let base = _mm256_set1_epi64x(grid.base.cast_signed().wrapping_sub(isize::MIN) as i64);
+    let end = _mm256_set1_epi64x(i64::MIN + i64::from(grid.bytes));
+    let inverse = _mm256_set1_epi64x(i64::from(grid.inverse));
+    let one = _mm256_set1_epi64x(1);
+    let mut columns = [_mm256_setzero_si256(); WORDS];
+    let mut worst = _mm256_setzero_si256();
+    let mut len = 0;
+    while let Some(group) = blocks.get(len..len + LANES) {
+        let offset = _mm256_sub_epi64(load(group), base);
+        let inside = _mm256_cmpgt_epi64(end, offset);
+        let mask = _mm256_movemask_pd(_mm256_castsi256_pd(inside)) as u32;
+        let product = _mm256_mul_epu32(offset, inverse);
+        if mask != (1 << LANES) - 1 {
+            // The first ones may lie in the slab; the others get a region that no word has.
+            let lead = mask.trailing_ones();
+            let keep = _mm256_cmpgt_epi64(_mm256_set1_epi64x(i64::from(lead)), _mm256_setr_epi64x(0, 1, 2, 3));
+            worst = _mm256_max_epu32(worst, _mm256_and_si256(product, keep));
+            let none = _mm256_xor_si256(keep, _mm256_set1_epi64x(-1));
+            add(&mut columns, _mm256_or_si256(_mm256_srli_epi64::<32>(product), none), one);
+            len += lead as usize;
+            break;
+        }
+        worst = _mm256_max_epu32(worst, product);
+        add(&mut columns, _mm256_srli_epi64::<32>(product), one);
+        len += LANES;
+    }
+    let mut words = [0; WORDS];
+    let mut distinct = 0;
+    for (word, column) in words.iter_mut().zip(columns) {
+        *word = fold(column);
+        distinct += word.count_ones();
+    }
+    // The greatest fraction in the low half of each lane.
+    let inexact = _mm256_cmpgt_epi64(
+        _mm256_and_si256(worst, _mm256_set1_epi64x(i64::from(u32::MAX))),
+        _mm256_set1_epi64x(i64::from(grid.inverse) - 1),
+    );
+    let exact = _mm256_movemask_pd(_mm256_castsi256_pd(inexact)) == 0;
+    (exact && distinct as usize == len).then_some(Gathered { words, len })
+}
+
+/// Adds a bit to each column: in word k, that of a region in `64 k .. 64 k + 64`; a shift by more than 63 gives 0.
+///
+/// # Safety
+/// S1: [`cpu::is_wide`].
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add<const WORDS: usize>(columns: &mut [__m256i; WORDS], regions: __m256i, one: __m256i) {
+    for (word, column) in columns.iter_mut().enumerate() {
+        let first = _mm256_set1_epi64x(64 * word as i64);
+        *column = _mm256_or_si256(*column, _mm256_sllv_epi64(one, _mm256_sub_epi64(regions, first)));
+    }
+}
+
+/// The four lanes as one word.
+///
+/// # Safety
+/// S1: [`cpu::is_wide`].
+#[inline]
+#[target_feature(enable = "avx2")]
+fn fold(column: __m256i) -> u64 {
+    let half = _mm_or_si128(_mm256_castsi256_si128(column), _mm256_extracti128_si256::<1>(column));
+    _mm_cvtsi128_si64(_mm_or_si128(half, _mm_unpackhi_epi64(half, half))).cast_unsigned()
+}
+
+/// Four pointers, which the calling thread alone writes.
+///
+/// # Safety
+/// S1: [`cpu::is_wide`].
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load(group: &[AtomicPtr<u8>]) -> __m256i {
+    debug_assert!(group.len() == LANES);
+    // SAFETY: the slice has four pointers of eight bytes, by the caller, and nobody else writes them.
+    unsafe { _mm256_loadu_si256(group.as_ptr().cast()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn pointers(addresses: impl IntoIterator<Item = usize>) -> Vec<AtomicPtr<u8>> {
+        addresses.into_iter().map(|addr| AtomicPtr::new(core::ptr::without_provenance_mut(addr))).collect()
+    }
+
+    /// Slab of 48-byte regions at `0x7fff_1234_5000`: 256 of them.
+    fn grid() -> Grid {
+        Grid { base: 0x7fff_1234_5000, bytes: 12288, inverse: (1u64 << 32).div_ceil(48) as u32 }
+    }
+
+    #[test]
+    fn regions_of_a_run_become_bits() {
+        if !cpu::is_wide() {
+            return;
+        }
+        let grid = grid();
+        for run in 0..40 {
+            // A stride that visits words in no order; behind the run a pointer of another slab, and enough to look at.
+            let regions: Vec<usize> = (0..run).map(|i| i * 101 % 256).collect();
+            let outside = [grid.base - 48, grid.base + 12288, 0, usize::MAX - 47];
+            for first in outside {
+                let inside = regions.iter().map(|region| grid.base + region * 48);
+                let array = pointers(inside.chain([first, grid.base, grid.base + 48, grid.base + 96]));
+                let got = gather::<4>(&grid, &array).expect("nothing is wrong");
+                assert_eq!(got.len, run);
+                let bits: Vec<usize> = (0..256).filter(|bit| got.words[bit / 64] >> (bit % 64) & 1 == 1).collect();
+                let mut sorted = regions.clone();
+                sorted.sort_unstable();
+                assert_eq!(bits, sorted, "run of {run}");
+            }
+        }
+        // What is left of an array that does not fill a group stays for the caller.
+        let got = gather::<4>(&grid, &pointers((0..7).map(|i| grid.base + i * 48))).expect("nothing is wrong");
+        assert_eq!((got.len, got.words), (4, [15, 0, 0, 0]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_left_alone() {
+        if !cpu::is_wide() {
+            return;
+        }
+        let grid = grid();
+        let with = |at: usize, addr: usize| {
+            let mut addresses: Vec<usize> = (0..16).map(|i| grid.base + i * 48).collect();
+            addresses[at] = addr;
+            gather::<4>(&grid, &pointers(addresses)).is_none()
+        };
+        for at in 0..16 {
+            assert!(with(at, grid.base + 48 * 100 + 8), "inside a region, at {at}");
+            assert!(with(at, grid.base + 48 * 200 - 1), "at the end of one, at {at}");
+            assert!(with(at, grid.base + (at + 1) % 16 * 48), "twice, at {at}");
+            assert!(!with(at, grid.base + 48 * 255), "the last region, at {at}");
+        }
+    }
+}
