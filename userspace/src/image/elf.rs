@@ -12,9 +12,12 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use object::elf::{self, FileHeader64};
-use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, SymbolTable, VersionTable};
+use object::elf::{self, FileHeader64, Versym};
+use object::read::elf::{
+    FileHeader as _, ProgramHeader as _, SectionHeader as _, SectionTable, SymbolTable, VersionIndex,
+};
 use object::{LittleEndian, SectionIndex};
 
 use super::bytes::Bytes;
@@ -26,6 +29,8 @@ const ENDIAN: LittleEndian = LittleEndian;
 const MAX_RATIO: u64 = 1100;
 
 type Header = FileHeader64<LittleEndian>;
+/// Names of symbol versions by number.
+type VersionNames<'a> = &'a [Option<String>];
 
 /// A section as its header gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +96,8 @@ pub struct Segment {
 /// A symbol table with its names and versions.
 pub(super) struct Symbols<'a> {
     pub(super) table: SymbolTable<'a, Header>,
-    versions: Option<VersionTable<'a, Header>>,
+    /// Number of each symbol's version, and the versions' names by number.
+    versions: Option<(&'a [Versym<LittleEndian>], VersionNames<'a>)>,
 }
 
 /// An open ELF file.
@@ -106,6 +112,8 @@ pub(super) struct Elf {
     /// `ET_EXEC`: fixed addresses.
     pub(super) is_fixed: bool,
     pub(super) build_id: Vec<u8>,
+    /// Names of symbol versions by number, read when they are first asked for.
+    versions: OnceLock<Option<Vec<Option<String>>>>,
 }
 
 impl Elf {
@@ -167,7 +175,8 @@ impl Elf {
         }
         let machine = header.e_machine(ENDIAN);
         let is_fixed = header.e_type(ENDIAN) == elf::ET_EXEC;
-        Ok(Elf { path: path.to_owned(), sections, segments, machine, is_fixed, build_id, bytes })
+        let versions = OnceLock::new();
+        Ok(Elf { path: path.to_owned(), sections, segments, machine, is_fixed, build_id, bytes, versions })
     }
 
     /// Bytes of the whole file.
@@ -227,8 +236,28 @@ impl Elf {
         if table.len() < 2 {
             return None;
         }
-        let versions = if dynamic { sections.versions(ENDIAN, &*self.bytes).ok().flatten() } else { None };
-        Some(Symbols { table, versions })
+        let versions = || {
+            let (numbers, _) = sections.gnu_versym(ENDIAN, &*self.bytes).ok()??;
+            let names = self.versions.get_or_init(|| self.version_names(&sections, numbers)).as_ref()?;
+            Some((numbers, names.as_slice()))
+        };
+        Some(Symbols { table, versions: if dynamic { versions() } else { None } })
+    }
+
+    /// Names of the versions that symbols have, by number; `None` where the tables are damaged.
+    fn version_names(
+        &self,
+        sections: &SectionTable<'_, Header>,
+        numbers: &[Versym<LittleEndian>],
+    ) -> Option<Vec<Option<String>>> {
+        let table = sections.versions(ENDIAN, &*self.bytes).ok()??;
+        let number = |versym: &Versym<LittleEndian>| versym.0.get(ENDIAN) & elf::VERSYM_VERSION;
+        let most = numbers.iter().map(number).max().unwrap_or(0);
+        let name = |number| {
+            let version = table.version(VersionIndex(number)).ok().flatten()?;
+            Some(text(version.name()).into_owned())
+        };
+        Some((0..=most).map(name).collect())
     }
 
     /// Relocations that the dynamic linker makes, in the file's order.
@@ -293,26 +322,19 @@ fn zdebug(stored: &[u8]) -> Option<object::CompressedData<'_>> {
 impl<'a> Symbols<'a> {
     /// The name as the string table has it; bytes that are not text are replaced.
     pub(super) fn name(&self, index: usize) -> Cow<'a, str> {
+        text(self.name_bytes(index))
+    }
+
+    /// The same as it is.
+    pub(super) fn name_bytes(&self, index: usize) -> &'a [u8] {
         let symbol = &self.table.symbols()[index];
-        let offset = symbol.st_name.get(ENDIAN);
-        String::from_utf8_lossy(self.table.strings().get(offset).unwrap_or_default())
+        self.table.strings().get(symbol.st_name.get(ENDIAN)).unwrap_or_default()
     }
 
     /// `@VERSION` or `@@VERSION` for a dynamic symbol that has one.
     pub(super) fn version(&self, index: usize) -> Option<String> {
-        let versions = self.versions.as_ref()?;
-        let number = versions.version_index(ENDIAN, object::SymbolIndex(index));
-        if number.is_local() || number.is_global() {
-            return None;
-        }
-        let version = versions.version(number).ok().flatten()?;
-        let name = String::from_utf8_lossy(version.name());
-        if name == self.name(index) {
-            return None;
-        }
-        let is_undefined = self.table.symbols()[index].st_shndx.get(ENDIAN) == elf::SHN_UNDEF;
-        let at = if number.is_hidden() || is_undefined { "@" } else { "@@" };
-        Some(format!("{at}{name}"))
+        let name = self.versions?.1.get(usize::from(self.version_number(index)?))?.as_ref()?;
+        (name.as_bytes() != self.name_bytes(index)).then(|| format!("{}{name}", self.at(index)))
     }
 
     /// The name and its version; `Base` for a symbol of a versioned file that has none.
@@ -321,14 +343,27 @@ impl<'a> Symbols<'a> {
         if let Some(version) = self.version(index) {
             return format!("{name}{version}");
         }
-        let number = self.versions.as_ref().map(|versions| versions.version_index(ENDIAN, object::SymbolIndex(index)));
-        match number {
-            Some(number) if number.is_global() => {
-                let is_undefined = self.table.symbols()[index].st_shndx.get(ENDIAN) == elf::SHN_UNDEF;
-                format!("{name}{}Base", if number.is_hidden() || is_undefined { "@" } else { "@@" })
-            }
+        match self.version_number(index) {
+            Some(elf::VER_NDX_GLOBAL) => format!("{name}{}Base", self.at(index)),
             _ => name.into_owned(),
         }
+    }
+
+    /// `VER_NDX_LOCAL`, `VER_NDX_GLOBAL` or the number of a version; `None` in a file without versions.
+    fn version_number(&self, index: usize) -> Option<u16> {
+        Some(self.versym(index)? & elf::VERSYM_VERSION)
+    }
+
+    fn versym(&self, index: usize) -> Option<u16> {
+        let (numbers, _) = self.versions?;
+        Some(numbers.get(index).map_or(elf::VER_NDX_GLOBAL, |versym| versym.0.get(ENDIAN)))
+    }
+
+    /// Two signs before the version that is taken where none is asked for, else one.
+    fn at(&self, index: usize) -> &'static str {
+        let is_hidden = self.versym(index).is_some_and(|versym| versym & elf::VERSYM_HIDDEN != 0);
+        let is_undefined = self.table.symbols()[index].st_shndx.get(ENDIAN) == elf::SHN_UNDEF;
+        if is_hidden || is_undefined { "@" } else { "@@" }
     }
 
     /// Section header index, or one of the reserved ones (`SHN_ABS`, `SHN_COMMON`); 0 is undefined.
@@ -338,6 +373,14 @@ impl<'a> Symbols<'a> {
             return self.table.shndx(ENDIAN, object::SymbolIndex(index)).unwrap_or(0);
         }
         u32::from(number)
+    }
+}
+
+/// Names are nearly always text, which takes less to check than to repair.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
     }
 }
 

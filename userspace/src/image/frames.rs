@@ -8,9 +8,9 @@
 
 use std::collections::HashMap;
 
-use super::demangle::demangle;
 use super::dwarf::{Found, Reading, Session};
 use super::elf::{Elf, Section};
+use super::shown::Shown;
 use super::symtab::{FunctionIndex, FunctionSymbol};
 
 /// One function at an address.
@@ -134,11 +134,11 @@ impl Naming {
     }
 
     /// The frames of a place, innermost first; empty when nothing is known.
-    pub(super) fn frames(&mut self, place: &Place) -> Vec<SourceFrame> {
+    pub(super) fn frames(&mut self, place: &Place, shown: &Shown) -> Vec<SourceFrame> {
         let Some(innermost) = self.innermost(place) else { return Vec::new() };
         let discriminator = innermost.discriminator;
         let frame = |name: Option<String>, file, line: u32| SourceFrame {
-            function: name.filter(|name| !name.is_empty()).map(|name| demangle(&name).into_owned()),
+            function: name.filter(|name| !name.is_empty()).map(|name| String::from(&*shown.of_binutils(&name))),
             file,
             line: (line != 0).then_some(line),
             discriminator,

@@ -15,6 +15,7 @@
 //! Any bytes may be given as a file. A damaged table ends where the damage is.
 
 pub(crate) mod bytes;
+mod cache;
 mod calls;
 mod codesyms;
 mod cxx;
@@ -28,10 +29,12 @@ mod elf;
 mod elsewhere;
 mod error;
 mod frames;
+mod kept;
 mod minidebug;
 #[cfg(test)]
 pub(crate) mod oracle;
 mod routines;
+mod shown;
 mod store;
 mod symtab;
 mod witness;
@@ -39,6 +42,7 @@ mod witness;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub use cache::Cache;
 pub use calls::Call;
 use codesyms::CodeSymbols;
 use debugfile::Places;
@@ -50,10 +54,11 @@ pub use elf::{Section, Segment};
 pub use error::Error;
 pub use frames::SourceFrame;
 use frames::{Naming, Place, Tables};
+use kept::{Known, Trait};
 use routines::{Placed, Routines};
 pub use routines::{Routine, Within};
-pub use store::Cache;
-use store::{Identity, Known, Store, Trait};
+use shown::Shown;
+use store::{Identity, Store};
 use symtab::{FunctionIndex, NearestIndex};
 pub use symtab::{Nearest, Symbol};
 use witness::Witness;
@@ -72,6 +77,7 @@ pub struct Image {
     code_symbols: OnceLock<CodeSymbols>,
     debug: OnceLock<Option<Separate>>,
     naming: Mutex<Naming>,
+    shown: Arc<Shown>,
     cache: Option<Arc<Cache>>,
     store: OnceLock<Option<Store>>,
     witness: Arc<Witness>,
@@ -105,6 +111,7 @@ impl Image {
             code_symbols: OnceLock::new(),
             debug: OnceLock::new(),
             naming: Mutex::default(),
+            shown: Arc::default(),
             cache: None,
             store: OnceLock::new(),
             witness,
@@ -173,13 +180,13 @@ impl Image {
     /// The function that jeprof takes an address for, by nm's list, without building that list.
     pub fn routine(&self, address: u64) -> Within {
         let find = || self.routines().find(&self.elf, address);
-        let Some(store) = self.store() else { return find().named() };
+        let Some(store) = self.store() else { return find().named(&self.shown) };
         if let Some(known) = store.get(address).routine {
-            return known.named();
+            return known.named(&self.shown);
         }
         let found: Placed = find();
         store.put(address, Known { place: None, routine: Some(found.clone()) });
-        found.named()
+        found.named(&self.shown)
     }
 
     /// Whether there is a function `_fini` in nm's list as jeprof reads it.
@@ -201,12 +208,17 @@ impl Image {
     pub fn frames_of(&self, addresses: &[u64]) -> Vec<Vec<SourceFrame>> {
         let places = self.places(addresses);
         let mut naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
-        places.iter().map(|place| naming.frames(place)).collect()
+        places.iter().map(|place| naming.frames(place, &self.shown)).collect()
     }
 
     /// Functions at each address by linker name, innermost inlined call first; empty where none is known.
     pub fn calls(&self, addresses: &[u64]) -> Vec<Vec<Call>> {
         self.places(addresses).into_iter().map(Call::of).collect()
+    }
+
+    /// A linker name for people: see [`demangle::full`].
+    pub fn full_name(&self, linker: &str) -> Arc<str> {
+        self.shown.full(linker)
     }
 
     /// The instructions of `start..stop`, with symbols, functions and lines between them, as `objdump -C -d -l` prints
@@ -260,7 +272,7 @@ impl Image {
         let open = || {
             let name: String = debugfile::hex(self.build_id()).chars().take(40).collect();
             let name = if name.is_empty() { "file" } else { &name };
-            Some(Store::open(self.cache.clone()?, name, self.identity(), self.witness.clone()))
+            Some(Store::open(self.cache.clone()?, name, self.identity(), self.witness.clone(), self.shown.clone()))
         };
         self.store.get_or_init(open).as_ref()
     }

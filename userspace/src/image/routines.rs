@@ -21,6 +21,7 @@ use std::sync::OnceLock;
 
 use super::demangle::demangle;
 use super::elf::{Elf, Symbols};
+use super::shown::Shown;
 use super::symtab::{defined, letter, linker_name};
 
 /// The symbol that separates answers of addr2line for jeprof.
@@ -59,18 +60,20 @@ pub(super) struct Linked {
 pub(super) type Placed = Within<Linked>;
 
 impl Linked {
-    fn name(&self) -> String {
-        let name = demangle(&self.linker);
-        if self.is_bare { name.into_owned() } else { format!("{name}<{:016x}>", self.start) }
+    fn name(&self, shown: &Shown) -> String {
+        let name = shown.of_binutils(&self.linker);
+        if self.is_bare { String::from(&*name) } else { format!("{name}<{:016x}>", self.start) }
     }
 }
 
 impl Placed {
     /// The same with names for people.
-    pub(super) fn named(self) -> Within {
+    pub(super) fn named(self, shown: &Shown) -> Within {
         match self {
             Within::Nothing => Within::Nothing,
-            Within::In(linked) => Within::In(Routine { name: linked.name(), start: linked.start, end: linked.end }),
+            Within::In(linked) => {
+                Within::In(Routine { name: linked.name(shown), start: linked.start, end: linked.end })
+            }
             Within::Behind => Within::Behind,
         }
     }
@@ -93,7 +96,7 @@ impl Routines {
         for dynamic in [false, true] {
             let Some(symbols) = elf.symbols(dynamic) else { continue };
             let mut sorted: Vec<(u64, u32)> =
-                defined(&symbols).filter(|(_, index)| !symbols.name(*index as usize).is_empty()).collect();
+                defined(&symbols).filter(|(_, index)| !symbols.name_bytes(*index as usize).is_empty()).collect();
             if !sorted.is_empty() {
                 sorted.sort_unstable();
                 return Routines { sorted, dynamic, ..Routines::default() };
@@ -108,7 +111,7 @@ impl Routines {
             let Some(symbols) = elf.symbols(self.dynamic) else { return false };
             (0..self.sorted.len()).any(|at| {
                 let (address, index) = self.sorted[at];
-                symbols.name(index as usize) == SEPARATOR
+                symbols.name_bytes(index as usize) == SEPARATOR.as_bytes()
                     && linker_name(&symbols, index as usize) == SEPARATOR
                     && self.named(&symbols, self.at(address)).iter().all(|name| name.as_str() >= SEPARATOR)
             })
@@ -129,7 +132,7 @@ impl Routines {
             let next = self.sorted.get(here.end).map(|(value, _)| *value);
             let linked = self.linked(elf, &symbols, here, next);
             let is_left = !linked.is_bare
-                || self.bare(elf, &symbols).get(&linked.name()).is_none_or(|last| *last == linked.start);
+                || self.bare(elf, &symbols).get(&*demangle(&linked.linker)).is_none_or(|last| *last == linked.start);
             match next {
                 _ if is_left => return Within::In(linked),
                 Some(next) => here = self.at(next),
@@ -177,7 +180,7 @@ impl Routines {
                 if range.len() > 1 {
                     let linked = self.linked(elf, symbols, range, None);
                     if linked.is_bare {
-                        last.insert(linked.name(), address);
+                        last.insert(demangle(&linked.linker).into_owned(), address);
                     }
                 }
             }

@@ -10,6 +10,7 @@
 //! in no library is looked up in it.
 #![forbid(unsafe_code)]
 
+use std::cell::LazyCell;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -224,37 +225,58 @@ struct Mapping {
 struct MapReader<'a> {
     program: &'a [u8],
     compat: Compat,
-    library: Regex,
-    short: Regex,
-    freebsd: Regex,
+    library: LazyCell<Regex>,
+    short: LazyCell<Regex, Box<dyn FnOnce() -> Regex>>,
+    freebsd: LazyCell<Regex>,
+}
+
+/// Most runs need none of the patterns, which take longer to compile than a memory map to read.
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a fixed pattern")
+}
+
+/// Whether a path is a plain one of a library, as `libc.so` or `libc.so.6.1`; others are up to the pattern.
+fn is_plain_library(path: &[u8]) -> bool {
+    let is_version = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    let digits = path.iter().rev().take_while(|byte| is_version(byte)).count();
+    let (stem, version) = path.split_at(path.len() - digits);
+    let mut parts = version.split(|byte| *byte == b'.');
+    // What stands before the first dot is the ending's own.
+    let is_whole = parts.next().is_some_and(<[u8]>::is_empty) && parts.all(|part| !part.is_empty());
+    is_whole && stem.len() > 3 && stem.ends_with(b".so") && stem.iter().all(u8::is_ascii_graphic)
 }
 
 impl<'a> MapReader<'a> {
     fn new(program: &'a Path, compat: Compat) -> MapReader<'a> {
-        let pattern = |text: &str| Regex::new(text).expect("a fixed pattern");
         let endings = if compat == Compat::V531 { "(?:so|dll|dylib|bundle)" } else { "so" };
         MapReader {
             program: program.as_os_str().as_bytes(),
             compat,
-            library: pattern(r"(?i)^\S+\.(so|dll|dylib|bundle)((\.\d+)+\w*(\.\d+){0,3})?$"),
-            short: pattern(&format!(r"^\s*([a-f0-9]+)-([a-f0-9]+):\s*(\S+\.{endings}(?:\.\d+)*)")),
-            freebsd: pattern(concat!(
-                r"^0x([a-f0-9]+)\s0x([a-f0-9]+)\s\d+\s\d+\s0x[a-f0-9]+\sr-x\s\d+\s\d+\s0x\d+",
-                r"\s(?:COW|NCO)\s(?:NC|NNC)\svnode\s(\S+\.so(?:\.\d+)*)"
-            )),
+            library: LazyCell::new(|| pattern(r"(?i)^\S+\.(so|dll|dylib|bundle)((\.\d+)+\w*(\.\d+){0,3})?$")),
+            short: LazyCell::new(Box::new(move || {
+                pattern(&format!(r"^\s*([a-f0-9]+)-([a-f0-9]+):\s*(\S+\.{endings}(?:\.\d+)*)"))
+            })),
+            freebsd: LazyCell::new(|| {
+                pattern(concat!(
+                    r"^0x([a-f0-9]+)\s0x([a-f0-9]+)\s\d+\s\d+\s0x[a-f0-9]+\sr-x\s\d+\s\d+\s0x\d+",
+                    r"\s(?:COW|NCO)\s(?:NC|NNC)\svnode\s(\S+\.so(?:\.\d+)*)"
+                ))
+            }),
         }
     }
 
     fn line(&self, line: &[u8]) -> Option<Mapping> {
         let line = line.trim_ascii_end();
         if let Some(found) = full_line(line) {
-            let path = String::from_utf8_lossy(&found.path);
-            if self.library.is_match(path.as_bytes()) || found.path == self.program {
+            let is_library = || self.library.is_match(String::from_utf8_lossy(&found.path).as_bytes());
+            if is_plain_library(&found.path) || found.path == self.program || is_library() {
                 let path = found.path.iter().map(|&byte| if byte == b'\\' { b'/' } else { byte }).collect();
                 return Some(Mapping { path, ..found });
             }
         }
-        if let Some(found) = self.short.captures(line) {
+        if may_be_short(line)
+            && let Some(found) = self.short.captures(line)
+        {
             return Some(Mapping {
                 start: parse_hex(&found[1])?,
                 end: parse_hex(&found[2])?,
@@ -269,9 +291,16 @@ impl<'a> MapReader<'a> {
             let (start, end) = range_of(range)?;
             return Some(Mapping { start, end, offset: 0, path: path.to_vec() });
         }
-        let found = self.freebsd.captures(line)?;
+        let found = self.freebsd.captures(Some(line).filter(|line| line.starts_with(b"0x"))?)?;
         Some(Mapping { start: parse_hex(&found[1])?, end: parse_hex(&found[2])?, offset: 0, path: found[3].to_vec() })
     }
+}
+
+/// False for lines that begin with more than a range and a colon, as the kernel's do.
+fn may_be_short(line: &[u8]) -> bool {
+    let Some(colon) = memchr::memchr(b':', line) else { return false };
+    let range = line[..colon].trim_ascii_start();
+    !range.is_ascii() || !range.iter().any(u8::is_ascii_whitespace)
 }
 
 fn split_short(line: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -338,6 +367,30 @@ mod tests {
         assert!(read("1000-2000: /l/libx.dylib", Compat::V531).is_some());
         let bsd = "0x1000 0x2000 26 0 0xfffff800035a0000 r-x 75 33 0x1004 COW NC vnode /lib/ld-elf.so.1 NCH -1";
         is(bsd, Some((0x1000, 0x2000, 0, "/lib/ld-elf.so.1")));
+    }
+
+    #[test]
+    fn plain_libraries_are_those_of_the_pattern() {
+        let library = pattern(r"(?i)^\S+\.(so|dll|dylib|bundle)((\.\d+)+\w*(\.\d+){0,3})?$");
+        for (path, expected) in [
+            ("/l/libc.so", true),
+            ("/l/libc.so.6", true),
+            ("/l/libc.so.6.0.30", true),
+            (".so", false),
+            ("/l/libc.so.", false),
+            ("/l/libc.so.6.", false),
+            ("/l/libc.so6", false),
+            ("/l/libc.so..6", false),
+            ("/l/libcso", false),
+            ("/l/my lib.so", false),
+            ("/l/libc.so 1", false),
+            ("so", false),
+            ("", false),
+            ("6.0", false),
+        ] {
+            assert_eq!(is_plain_library(path.as_bytes()), expected, "{path}");
+            assert_eq!(library.is_match(path.as_bytes()), expected, "{path}");
+        }
     }
 
     #[test]

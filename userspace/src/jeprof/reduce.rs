@@ -10,7 +10,6 @@
 
 use std::rc::Rc;
 
-use regex::Regex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::filter::Named;
@@ -123,7 +122,6 @@ struct Builder<'a> {
     options: &'a Options,
     callers: &'a mut CallerIds,
     overloads: Overloads,
-    runner: Regex,
     keys: Vec<String>,
     ids: FxHashMap<String, KeyId>,
     /// Keys of each address, once known; addresses with a callback runner are asked anew.
@@ -139,7 +137,6 @@ impl<'a> Builder<'a> {
             options,
             callers,
             overloads: Overloads::new(named.symbols),
-            runner: Regex::new("Callback.*::Run$").expect("a fixed pattern"),
             keys: Vec::new(),
             ids: FxHashMap::default(),
             known: vec![None; named.pcs.len()],
@@ -202,7 +199,7 @@ impl<'a> Builder<'a> {
             if at > 0 {
                 function.push_str(" (inline)");
             }
-            if self.runner.is_match(&function) {
+            if is_runner(&function) {
                 depends = true;
                 let caller = before.map_or(0, |id| self.named.pcs.address(id));
                 function = format!("Run#{}", self.callers.of(caller));
@@ -226,6 +223,12 @@ impl<'a> Builder<'a> {
             bare.to_owned()
         }
     }
+}
+
+/// Whether a callback's runner has this name: `Callback.*::Run$`.
+fn is_runner(function: &str) -> bool {
+    let last_line = function.rsplit('\n').next().unwrap_or_default();
+    last_line.strip_suffix("::Run").is_some_and(|before| before.contains("Callback"))
 }
 
 /// A `file:line` without the line; what does not end in digits stays whole.

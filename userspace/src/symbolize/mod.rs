@@ -123,7 +123,8 @@ impl Task<'_> {
         let file = SymbolFile::find(self.mapping, self.is_program, sources);
         let by_symfile = self.name_by_symfile(file.as_ref().ok(), &mut sites, mappings, sources);
         if let Ok(file) = &file {
-            name_sites(&mut sites, |avma| file.svma(avma, mappings), |svmas| file.image.calls(svmas));
+            let demangle = |linker: &str| name::of(linker, String::from(&*file.image.full_name(linker)));
+            name_sites(&mut sites, |avma| file.svma(avma, mappings), |svmas| file.image.calls(svmas), demangle);
         }
         let unnamed = sites.iter().filter(|(_, site)| site.functions.is_empty() && !site.is_allocator).count();
         let problem = (unnamed > 0).then(|| Problem {
@@ -156,38 +157,41 @@ impl Task<'_> {
             None => mappings.find(avma).map(|mapping| avma.wrapping_sub(files::start(mapping, mappings))),
         };
         let mut failed = Ok(());
-        name_sites(sites, place, |places| {
+        let calls = |places: &[u64]| {
             symfile.calls(places).unwrap_or_else(|error| {
                 failed = Err(error);
                 Vec::new()
             })
-        });
+        };
+        name_sites(sites, place, calls, name::demangle);
         failed
     }
 }
 
-/// Names addresses that have no name yet: `place` gives an address in the file, `calls` the functions at such.
+/// Names addresses that have no name yet: `place` gives an address in the file, `calls` the functions at such, `demangle` names
+/// from linker names.
 fn name_sites(
     sites: &mut [(u64, Site)],
     place: impl Fn(u64) -> Option<u64>,
     calls: impl FnOnce(&[u64]) -> Vec<Vec<Call>>,
+    demangle: impl Fn(&str) -> Name,
 ) {
     let unnamed = sites.iter_mut().filter(|(_, site)| site.functions.is_empty());
     let (sites, places): (Vec<_>, Vec<_>) =
         unnamed.filter_map(|(avma, site)| place(*avma).map(|place| (site, place))).unzip();
     for (site, calls) in sites.into_iter().zip(calls(&places)) {
-        name_site(site, calls);
+        name_site(site, calls, &demangle);
     }
 }
 
 /// Names one address.
-fn name_site(site: &mut Site, calls: Vec<Call>) {
+fn name_site(site: &mut Site, calls: Vec<Call>, demangle: &impl Fn(&str) -> Name) {
     let Some(outer) = calls.last() else { return };
-    let (name, start) = outer_name(outer);
+    let (name, start) = outer_name(outer, demangle);
     site.start = start;
     site.is_rust = name.is_rust;
     for call in calls {
-        let name = if call.is_inlined { inlined_name(&call.name, site.is_rust) } else { name.clone() };
+        let name = if call.is_inlined { inlined_name(&call.name, site.is_rust, demangle) } else { name.clone() };
         let location = call.file.map_or_else(String::new, |file| format!("{file}:{}", call.line));
         site.functions.push(Function { full: name.full, short: name.short, location, is_inlined: call.is_inlined });
     }
@@ -195,10 +199,10 @@ fn name_site(site: &mut Site, calls: Vec<Call>) {
 
 /// The name of a containing function and its start: its symbol's, where the debug information has no linker name or one that
 /// the symbol's begins with (`work` and `work.cold`), as in jeprof's tables.
-fn outer_name(outer: &Call) -> (Name, u64) {
-    let described = name::demangle(&outer.name);
+fn outer_name(outer: &Call, demangle: &impl Fn(&str) -> Name) -> (Name, u64) {
+    let described = demangle(&outer.name);
     let Some((symbol, start)) = &outer.symbol else { return (described, outer.start) };
-    let tabled = name::demangle(symbol);
+    let tabled = demangle(symbol);
     if !outer.is_linkage || tabled.full.starts_with(&described.short) {
         (tabled, *start)
     } else {
@@ -207,8 +211,8 @@ fn outer_name(outer: &Call) -> (Name, u64) {
 }
 
 /// The name of an inlined function. Debug information of Rust may hold names without their path.
-fn inlined_name(linker: &str, in_rust: bool) -> Name {
-    let mut name = name::demangle(linker);
+fn inlined_name(linker: &str, in_rust: bool, demangle: &impl Fn(&str) -> Name) -> Name {
+    let mut name = demangle(linker);
     if in_rust && !name::is_mangled(linker) {
         // Signs of Rust types, such as `->`, are no template brackets.
         name.short.clone_from(&name.full);

@@ -7,6 +7,8 @@
 //! | C, assembly | as it is, without a symbol version | the same |
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
+
 use crate::image::demangle::{full, rust_part};
 
 /// A function's name.
@@ -20,7 +22,11 @@ pub struct Name {
 
 /// Demangles a linker name.
 pub fn demangle(linker: &str) -> Name {
-    let full = full(linker).into_owned();
+    of(linker, full(linker).into_owned())
+}
+
+/// The same of a name that was demangled to `full`.
+pub fn of(linker: &str, full: String) -> Name {
     let is_rust = rust_part(linker).is_some() && full != linker;
     // Signs in names of Rust are no brackets of templates.
     Name { short: if is_rust { full.clone() } else { shorten(&full) }, full, is_rust }
@@ -40,7 +46,10 @@ pub fn shorten(full: &str) -> String {
 }
 
 /// Removes every balanced pair and what is inside.
-fn without_pairs(text: &str, open: u8, close: u8, and_const: bool) -> String {
+fn without_pairs(text: &str, open: u8, close: u8, and_const: bool) -> Cow<'_, str> {
+    if memchr::memchr(close, text.as_bytes()).is_none() {
+        return Cow::Borrowed(text);
+    }
     let mut kept = Vec::with_capacity(text.len());
     let mut opened = Vec::new();
     let mut rest = text.as_bytes();
@@ -60,7 +69,8 @@ fn without_pairs(text: &str, open: u8, close: u8, and_const: bool) -> String {
         }
         kept.push(byte);
     }
-    String::from_utf8_lossy(&kept).into_owned()
+    // What is removed begins and ends with ASCII, so text stays text.
+    String::from_utf8(kept).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()).into()
 }
 
 fn without_return_type(name: &str) -> &str {

@@ -8,11 +8,12 @@
 //! - `node`: the tree.
 //! - `operators`: tables of the grammar.
 //! - `parse`, `types`, `expressions`: to the tree.
-//! - `print`, `values`: to text.
+//! - `print`, `declarators`, `values`: to text.
 //!
 //! Any bytes may be given as a name: nesting, steps and length of the text are bounded.
 #![forbid(unsafe_code)]
 
+mod declarators;
 mod expressions;
 mod node;
 mod operators;
