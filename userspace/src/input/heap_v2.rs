@@ -23,11 +23,13 @@
 //! what is skipped is missing from the sums. Only the list of mappings may hold lines of other kinds.
 #![forbid(unsafe_code)]
 
+use super::ahead;
+use super::counts::{Pairs, thread_line};
 use super::lines::{Lines, ReadError, Reason, addresses, mapped, number, shown};
 use super::tail::Tail;
 use crate::estimate::Sampling;
-use crate::model::{Profile, StackId, Thread, ThreadUid, Values};
-use crate::units::{Count, SampleInterval};
+use crate::model::{Profile, StackId, Thread, Values};
+use crate::units::SampleInterval;
 
 /// gperftools' sampling interval where the first line does not give one.
 const DEFAULT_INTERVAL: u64 = 128 * 1024;
@@ -47,7 +49,14 @@ pub fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
     let mut tail = Tail::default();
     let mut profile = if let Some(interval) = header.strip_prefix(b"heap_v2/") {
         let interval = number(interval).ok_or_else(|| lines.error(Reason::BadInterval(shown(interval))))?;
-        threaded(&mut lines, SampleInterval(interval), &mut tail)?
+        let interval = SampleInterval(interval);
+        match ahead::read(lines.rest(), interval) {
+            Some(body) => {
+                lines.pass_body(body.bytes, body.lines);
+                body.profile
+            }
+            None => threaded(&mut lines, interval, &mut tail)?,
+        }
     } else if let Some(header) = header.strip_prefix(b"heap profile:") {
         let sampling = gperftools_sampling(header).ok_or_else(|| lines.error(Reason::BadCounts(shown(header))))?;
         gperftools(&mut lines, sampling)?
@@ -126,51 +135,6 @@ fn gperftools(lines: &mut Lines<'_>, sampling: Sampling) -> Result<Profile, Read
     Ok(profile)
 }
 
-/// Both pairs of one line, as printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pairs {
-    current: Count,
-    cumulative: Count,
-}
-
-impl Pairs {
-    /// `objects: bytes [objects: bytes]`, and what follows.
-    fn parse(text: &[u8]) -> Option<(Pairs, &[u8])> {
-        let (objects, text) = number_before(text, b':')?;
-        let (bytes, text) = number_before(text, b'[')?;
-        let (ever_objects, text) = number_before(text, b':')?;
-        let (ever_bytes, text) = number_before(text, b']')?;
-        let pairs =
-            Pairs { current: Count { objects, bytes }, cumulative: Count { objects: ever_objects, bytes: ever_bytes } };
-        Some((pairs, text))
-    }
-
-    fn unbias(self, sampling: Sampling) -> Values {
-        Values { current: sampling.unbias(self.current), cumulative: sampling.unbias(self.cumulative) }
-    }
-}
-
-/// One `t…` line.
-struct ThreadLine<'a> {
-    /// `None` for `t*`.
-    thread: Option<ThreadUid>,
-    pairs: Pairs,
-    name: &'a [u8],
-}
-
-fn thread_line(line: &[u8]) -> Result<ThreadLine<'_>, Reason> {
-    let colon = line.iter().position(|&b| b == b':').ok_or_else(|| Reason::BadCounts(shown(line)))?;
-    let uid = &line[1..colon];
-    let thread = if uid == b"*" {
-        None
-    } else {
-        let uid = number(uid).and_then(|uid| u32::try_from(uid).ok());
-        Some(ThreadUid(uid.ok_or_else(|| Reason::BadThread(shown(line)))?))
-    };
-    let (pairs, name) = Pairs::parse(&line[colon + 1..]).ok_or_else(|| Reason::BadCounts(shown(line)))?;
-    Ok(ThreadLine { thread, pairs, name: name.trim_ascii() })
-}
-
 /// What the first line of gperftools says about sampling; `header` is what follows `heap profile:`.
 fn gperftools_sampling(header: &[u8]) -> Option<Sampling> {
     let (totals, rest) = Pairs::parse(header)?;
@@ -201,17 +165,13 @@ fn gperftools_sampling(header: &[u8]) -> Option<Sampling> {
     })
 }
 
-/// The number that ends before `mark`, and the text after it.
-fn number_before(text: &[u8], mark: u8) -> Option<(u64, &[u8])> {
-    let end = text.iter().position(|&b| b == mark)?;
-    Some((number(text[..end].trim_ascii())?, &text[end + 1..]))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::read;
-    use crate::input::lines::{ReadError, Reason};
-    use crate::model::{Profile, ThreadUid, Values};
+    use std::fmt::Write as _;
+
+    use super::*;
+    use crate::input::lines::ReadError;
+    use crate::model::ThreadUid;
 
     const HAND: &str = "heap_v2/524288
   t*: 13: 4202496 [15: 4210688]
@@ -266,6 +226,48 @@ MAPPED_LIBRARIES:
         assert_eq!(profile.losses().map(|(reason, n)| (reason.name(), n)).collect::<Vec<_>>(), [("ring-full", 3)]);
         assert_eq!(profile.counters(), [("samples".to_owned(), 13)]);
         assert_eq!(profile.notes(), [""; 0]);
+    }
+
+    #[test]
+    fn large_bodies_are_read_ahead_as_line_by_line() {
+        let mut state = 7_u64;
+        let mut random = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut text = "heap_v2/524288\n  t*: 1: 1 [0: 0]\n  t3: 1: 1 [0: 0] a name\n".to_owned();
+        let title = "\nMAPPED_LIBRARIES:\n00400000-00401000 r-xp 00001000 fe:00 12 /bin/prog\n# jeprobe 1\n# end\n";
+        while text.len() < ahead::LEAST + (1 << 20) {
+            text.push('@');
+            for _ in 0..=random(20) {
+                write!(text, " {:#x}", 0x40_0000 + random(3000)).expect("memory");
+            }
+            let counts = format!("{}: {} [{}: 9]", 1 + random(9), 1 + random(99_999), random(3));
+            writeln!(text, "\n  t*: {counts}\n  t{}: {counts}\n  t7: {counts}", random(5)).expect("memory");
+        }
+        let whole = text.clone() + title;
+        let interval = SampleInterval(524_288);
+        let body = ahead::read(&whole.as_bytes()["heap_v2/524288\n".len()..], interval).expect("sound");
+        assert_eq!(&whole.as_bytes()["heap_v2/524288\n".len() + body.bytes..][..8], b"00400000");
+        let mut lines = Lines::new(whole.as_bytes());
+        lines.next();
+        let profile = threaded(&mut lines, interval, &mut Tail::default()).expect("sound");
+        assert_eq!(body.lines, lines.line() - 1);
+        assert_eq!(body.profile.stack_count(), profile.stack_count());
+        assert!(body.profile.totals().eq(profile.totals()), "stacks and totals");
+        assert_eq!(body.profile.shares(), profile.shares());
+        assert!(body.profile.threads().eq(profile.threads()));
+        let read_whole = read(whole.as_bytes()).expect("sound");
+        assert_eq!(read_whole.mappings().iter().count(), 1);
+        assert_eq!(read_whole.notes(), [""; 0]);
+        // What is not sound is left to the reader that says where.
+        for (damage, at) in [("what\n", text.len()), ("@ 0x1\n@ 0x2\n", text.len()), ("# counter samples 3\n", 60)] {
+            let at = text[at.min(text.len() - 1)..].find('@').map_or(text.len(), |found| at + found);
+            let damaged = [&text[..at], damage, &text[at..], title].concat();
+            assert!(ahead::read(&damaged.as_bytes()["heap_v2/524288\n".len()..], interval).is_none(), "{damage}");
+        }
+        let error = fails(&[text.as_bytes(), b"what\n", title.as_bytes()].concat());
+        assert_eq!(error.byte as usize, text.len());
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl<'a> Lines<'a> {
     pub(super) fn next_of_body(&mut self) -> Option<&'a [u8]> {
         loop {
             let line = self.next()?;
-            if line == b"MAPPED_LIBRARIES:" || line == b"--- Memory map:" {
+            if is_map_title(line) {
                 self.in_mappings = true;
                 return None;
             }
@@ -114,6 +114,25 @@ impl<'a> Lines<'a> {
                 return Some(line);
             }
         }
+    }
+
+    /// What was not handed out yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Number of the line that was handed out last.
+    #[cfg(test)]
+    pub(super) fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Passes over the part before the mappings and their title, which somebody else read.
+    pub(super) fn pass_body(&mut self, bytes: usize, lines: u64) {
+        self.rest = &self.rest[bytes..];
+        self.next_byte += bytes as u64;
+        self.line += lines;
+        self.in_mappings = true;
     }
 
     /// From here on there are mappings.
@@ -124,6 +143,11 @@ impl<'a> Lines<'a> {
     pub(super) fn error(&self, reason: Reason) -> ReadError {
         ReadError { line: self.line.max(1), byte: self.byte, reason }
     }
+}
+
+/// The title of the list of mappings.
+pub(super) fn is_map_title(line: &[u8]) -> bool {
+    line == b"MAPPED_LIBRARIES:" || line == b"--- Memory map:"
 }
 
 /// The list of mappings, and what jeprobe writes after it.

@@ -2,7 +2,8 @@
 //!
 //! - `tail`: what jeprobe adds after the list of mappings.
 //! - `lines`: what the readers of text share.
-//! - `heap_v2`: text profiles of jemalloc, gperftools and jeprobe.
+//! - `blocks`, `ahead`: large text profiles, parsed on all processors.
+//! - `counts`, `heap_v2`: text profiles of jemalloc, gperftools and jeprobe.
 //! - `contention`, `cpu`: waiting for locks and processor time, as gperftools records them.
 //! - `symbolized`: the same with names before it.
 //! - `pprof`: pprof's protobuf.
@@ -10,7 +11,10 @@
 //! [`read`] tells them apart by their first bytes; gzip is unpacked before, whatever is inside.
 #![forbid(unsafe_code)]
 
+mod ahead;
+pub(crate) mod blocks;
 pub mod contention;
+mod counts;
 pub mod cpu;
 pub mod heap_v2;
 pub mod lines;

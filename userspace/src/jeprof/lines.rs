@@ -5,8 +5,7 @@
 
 use std::io::{self, BufRead};
 
-/// 64 MiB: a stack of the deepest profile is 5 KiB; more is a binary file taken for text.
-pub const LONGEST: usize = 64 << 20;
+use crate::input::blocks::LONGEST;
 
 /// Where a line stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

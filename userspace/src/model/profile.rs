@@ -18,10 +18,12 @@
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use foldhash::quality::RandomState;
+use hashbrown::HashTable;
 use jeprobe_abi::drops::{DROP_REASONS, Reason};
 
 use super::interner::Interner;
@@ -69,7 +71,9 @@ pub struct Profile {
     stacks: Interner,
     totals: Vec<Values>,
     shares: Vec<Share>,
-    share_index: HashMap<(StackId, ThreadUid), usize, RandomState>,
+    /// Places in `shares`, by stack and thread.
+    share_index: HashTable<u32>,
+    hasher: RandomState,
     threads: BTreeMap<ThreadUid, Thread>,
     mappings: Mappings,
     interval: SampleInterval,
@@ -131,12 +135,18 @@ impl Profile {
     /// Adds to the part of a thread without changing the stack's total.
     pub fn add_share(&mut self, stack: StackId, thread: ThreadUid, values: Values) {
         self.threads.entry(thread).or_default();
-        let next = self.shares.len();
-        let index = *self.share_index.entry((stack, thread)).or_insert(next);
-        if index == next {
-            self.shares.push(Share { stack, thread, values });
+        let hash = |share: &Share| self.hasher.hash_one((share.stack, share.thread));
+        let share = Share { stack, thread, values };
+        let is_same = |index: &u32| {
+            let known = &self.shares[*index as usize];
+            (known.stack, known.thread) == (stack, thread)
+        };
+        if let Some(&index) = self.share_index.find(hash(&share), is_same) {
+            self.shares[index as usize].values += values;
         } else {
-            self.shares[index].values += values;
+            let index = u32::try_from(self.shares.len()).expect("fewer than 2^32 parts of threads");
+            self.share_index.insert_unique(hash(&share), index, |index| hash(&self.shares[*index as usize]));
+            self.shares.push(share);
         }
     }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use regex::bytes::Regex;
 
+use crate::input::blocks::{self, Block};
 use crate::progress::Working;
 
 use super::super::lines::Place;
@@ -15,7 +16,6 @@ use super::super::stacks::{PcId, Pcs, Stacks};
 use super::super::stop::{Result, Stop, reason};
 use super::super::streams::say;
 use super::super::values::Kind;
-use super::blocks::{self, Block};
 use super::records::{Bad, Last, Parsed, Rules, Skipped, Worker, addresses, decimal, leading_digits};
 use super::scale::Scale;
 use super::{Context, Profile, Source, bad, rest_of};

@@ -8,7 +8,6 @@
 //! What cannot be a record where one must stand is an error that names file, line and byte.
 #![forbid(unsafe_code)]
 
-pub mod blocks;
 pub mod contention;
 pub mod cpu;
 pub mod heap;

@@ -17,11 +17,11 @@ use std::str;
 use foldhash::fast::RandomState;
 
 use crate::digits;
+use crate::input::blocks::Block;
 use crate::jeprof::address::{Width, parse_hex};
 use crate::jeprof::lines::Place;
 use crate::jeprof::streams::say;
 
-use super::blocks::Block;
 use super::scale::Scale;
 
 /// How lines are read.

@@ -16,10 +16,10 @@ use std::num::NonZero;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::jeprof::lines::LONGEST;
-
+/// 64 MiB: a stack of the deepest profile is 5 KiB; more is a binary file taken for text.
+pub(crate) const LONGEST: usize = 64 << 20;
 /// 1 MiB: some thousand stacks, which with what is parsed of them fit a processor's own cache.
-pub const BLOCK: usize = 1 << 20;
+pub(crate) const BLOCK: usize = 1 << 20;
 /// Blocks read ahead, per thread.
 const AHEAD: usize = 4;
 /// More threads than that wait for the one that takes.
@@ -138,7 +138,7 @@ impl<T> Drop for Closes<'_, T> {
 
 /// Parses `input`, whose first byte is `byte` bytes into the file, in blocks of `size` bytes. `state` makes the state of the worker of a number;
 /// `take` gets what was parsed, in the file's order.
-pub fn in_order<S, T: Send, E>(
+pub(crate) fn in_order<S, T: Send, E>(
     (input, byte): (impl Read, u64),
     size: usize,
     state: impl Fn(usize) -> S + Sync,
@@ -149,8 +149,10 @@ pub fn in_order<S, T: Send, E>(
     let mut cutter = Cutter { input, size, rest: Vec::new(), byte, is_done: false };
     let mut own = state(0);
     let Some(first) = cutter.next(Vec::new()).map_err(&failed)? else { return Ok(()) };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
-    if cutter.is_done || threads == 1 {
+    // Looking for the number of processors takes longer than reading a small file.
+    let processors = || thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+    let threads = if cutter.is_done { 1 } else { processors() };
+    if threads == 1 {
         let mut next = Some(first);
         while let Some(block) = next {
             let parsed = parse(&mut own, &block);
