@@ -1,5 +1,7 @@
-//! The command `jeprobe`: parse, run, print the error, exit code.
+//! The command `jeprobe`: parse, run, print the error, exit code. Called as `jeprof` it is that command.
 
+use std::env;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -9,6 +11,10 @@ use jeprobe::cli::outcome::Outcome;
 use jeprobe::cli::term::Term;
 
 fn main() -> ExitCode {
+    let mut arguments = env::args_os();
+    if arguments.next().is_some_and(|name| Path::new(&name).file_name().is_some_and(|name| name == "jeprof")) {
+        return ExitCode::from(jeprobe::jeprof::run(arguments.collect()));
+    }
     let cli = Cli::parse();
     let strict = cli.global.strict;
     let mut term = Term::new(cli.global.quiet, cli.global.verbose);

@@ -11,6 +11,7 @@ mod ci;
 mod cmd;
 mod demo;
 mod deps;
+mod dist;
 mod mutate;
 mod references;
 mod test;
@@ -39,6 +40,8 @@ enum Command {
     BuildAlloc,
     /// Build the kernel object into ebpf/prebuilt
     BuildEbpf,
+    /// Build jeprobe and jeprof as one static file into target/dist
+    Dist,
     /// Run the test tiers, all of them by default
     Test {
         /// Tiers to run, in this order whatever the order given
@@ -64,6 +67,7 @@ fn run(args: &Args) -> Result<()> {
         Command::Demo => demo::run(),
         Command::BuildAlloc => build_alloc::run().map(drop),
         Command::BuildEbpf => build_ebpf::run(),
+        Command::Dist => dist::run().map(drop),
         Command::Test { tiers } => test::run(tiers),
         Command::Check { checks } => check::run(checks),
         Command::Bench(args) => bench::run(args),
