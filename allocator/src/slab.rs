@@ -82,22 +82,20 @@ pub(crate) fn put_run(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8
         let offset = later.load(Ordering::Relaxed).addr().wrapping_sub(extent.addr().addr());
         offset < shape.region_bytes()
     });
-    let gathered = is_long.then(|| put_gathered(extent, shape, blocks)).flatten();
-    gathered.map_or_else(|| put_each(extent, shape, blocks), |freed| (freed, None))
+    match if is_long { put_by_four(extent, shape, blocks) } else { 0 } {
+        0 => put_each(extent, shape, blocks),
+        freed => (freed, None),
+    }
 }
 
-/// Frees a run without looking at its pointers one by one; `None`, and nothing changed, when that does not work.
-fn put_gathered(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> Option<usize> {
-    fn put<const WORDS: usize>(extent: &Extent, grid: &Grid, blocks: &[AtomicPtr<u8>]) -> Option<usize> {
-        let run = regions::gather::<WORDS>(grid, blocks)?;
-        (run.len > 0 && extent.free.set_words(&run.words)).then_some(run.len)
-    }
+/// Frees a run without looking at its pointers one by one; 0, and nothing changed, when that does not work.
+fn put_by_four(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> usize {
     let grid = Grid { base: extent.addr().addr(), bytes: shape.nregs * shape.size, inverse: shape.inverse };
     match shape.nregs {
-        0..=64 => put::<1>(extent, &grid, blocks),
-        65..=128 => put::<2>(extent, &grid, blocks),
-        129..=256 => put::<4>(extent, &grid, blocks),
-        _ => put::<8>(extent, &grid, blocks),
+        0..=64 => regions::set::<1>(&extent.free, &grid, blocks),
+        65..=128 => regions::set::<2>(&extent.free, &grid, blocks),
+        129..=256 => regions::set::<4>(&extent.free, &grid, blocks),
+        _ => regions::set::<8>(&extent.free, &grid, blocks),
     }
 }
 

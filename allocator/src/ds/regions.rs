@@ -19,6 +19,7 @@ use core::arch::x86_64::{
     _mm256_setzero_si256, _mm256_sllv_epi64, _mm256_srli_epi64, _mm256_sub_epi64, _mm256_xor_si256,
 };
 
+use crate::ds::bitmap::Bitmap;
 use crate::prim::AtomicPtr;
 use crate::sys::cpu;
 
@@ -36,31 +37,25 @@ pub(crate) struct Grid {
     pub inverse: u32,
 }
 
-/// Regions of the pointers at the head of an array, as words of 64: bit i of word w = region 64 w + i.
-pub(crate) struct Gathered<const WORDS: usize> {
-    pub words: [u64; WORDS],
-    /// Pointers looked at, all of different regions.
-    pub len: usize,
-}
-
-/// The regions of a slab of at most `64 * WORDS` that the head of `blocks`, which is the calling thread's, points to: as far
-/// as the pointers lie in the slab. `None` when these are few, when one is no start of a region or comes twice, or on a
-/// processor that has not the instructions.
+/// Sets in `map` the bits of the regions that the head of `blocks`, which is the calling thread's, points to: as far as the
+/// pointers lie in the slab, whose regions fit into `WORDS` words. How many there were; 0, and nothing changed, when one is no
+/// start of a region, comes twice or has its bit set already, when there are too few, or on a processor that has not the
+/// instructions.
 #[inline]
-pub(crate) fn gather<const WORDS: usize>(grid: &Grid, blocks: &[AtomicPtr<u8>]) -> Option<Gathered<WORDS>> {
+pub(crate) fn set<const WORDS: usize>(map: &Bitmap, grid: &Grid, blocks: &[AtomicPtr<u8>]) -> usize {
     if !cpu::is_wide() {
-        return None;
+        return 0;
     }
     // SAFETY: S1 by the test above.
-    unsafe { gather_wide(grid, blocks) }
+    unsafe { set_wide::<WORDS>(map, grid, blocks) }
 }
 
-/// As [`gather`].
+/// As [`set`].
 ///
 /// # Safety
 /// S1: [`cpu::is_wide`].
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-fn gather_wide<const WORDS: usize>(grid: &Grid, blocks: &[AtomicPtr<u8>]) -> Option<Gathered<WORDS>> {
+fn set_wide<const WORDS: usize>(map: &Bitmap, grid: &Grid, blocks: &[AtomicPtr<u8>]) -> usize {
     // Distances are compared as signed numbers: half of the range is added to both sides.
     let base = _mm256_set1_epi64x(grid.base.cast_signed().wrapping_sub(isize::MIN) as i64);
     let end = _mm256_set1_epi64x(i64::MIN + i64::from(grid.bytes));
@@ -100,7 +95,7 @@ fn gather_wide<const WORDS: usize>(grid: &Grid, blocks: &[AtomicPtr<u8>]) -> Opt
         _mm256_set1_epi64x(i64::from(grid.inverse) - 1),
     );
     let exact = _mm256_movemask_pd(_mm256_castsi256_pd(inexact)) == 0;
-    (exact && distinct as usize == len).then_some(Gathered { words, len })
+    if exact && distinct as usize == len && map.set_words(&words) { len } else { 0 }
 }
 
 /// Adds a bit to each column: in word k, that of a region in `64 k .. 64 k + 64`; a shift by more than 63 gives 0.
@@ -153,6 +148,10 @@ mod tests {
         Grid { base: 0x7fff_1234_5000, bytes: 12288, inverse: (1u64 << 32).div_ceil(48) as u32 }
     }
 
+    fn bits(map: &Bitmap) -> Vec<usize> {
+        (0..256).filter(|bit| map.is_set(*bit)).collect()
+    }
+
     #[test]
     fn regions_of_a_run_become_bits() {
         if !cpu::is_wide() {
@@ -161,22 +160,20 @@ mod tests {
         let grid = grid();
         for run in 0..40 {
             // A stride that visits words in no order; behind the run a pointer of another slab, and enough to look at.
-            let regions: Vec<usize> = (0..run).map(|i| i * 101 % 256).collect();
-            let outside = [grid.base - 48, grid.base + 12288, 0, usize::MAX - 47];
-            for first in outside {
+            let mut regions: Vec<usize> = (0..run).map(|i| i * 101 % 256).collect();
+            for first in [grid.base - 48, grid.base + 12288, 0, usize::MAX - 47] {
                 let inside = regions.iter().map(|region| grid.base + region * 48);
                 let array = pointers(inside.chain([first, grid.base, grid.base + 48, grid.base + 96]));
-                let got = gather::<4>(&grid, &array).expect("nothing is wrong");
-                assert_eq!(got.len, run);
-                let bits: Vec<usize> = (0..256).filter(|bit| got.words[bit / 64] >> (bit % 64) & 1 == 1).collect();
-                let mut sorted = regions.clone();
-                sorted.sort_unstable();
-                assert_eq!(bits, sorted, "run of {run}");
+                let map = Bitmap::new();
+                assert_eq!(set::<4>(&map, &grid, &array), run);
+                regions.sort_unstable();
+                assert_eq!(bits(&map), regions, "run of {run}");
             }
         }
         // What is left of an array that does not fill a group stays for the caller.
-        let got = gather::<4>(&grid, &pointers((0..7).map(|i| grid.base + i * 48))).expect("nothing is wrong");
-        assert_eq!((got.len, got.words), (4, [15, 0, 0, 0]));
+        let map = Bitmap::new();
+        assert_eq!(set::<4>(&map, &grid, &pointers((0..7).map(|i| grid.base + i * 48))), 4);
+        assert_eq!(bits(&map), [0, 1, 2, 3]);
     }
 
     #[test]
@@ -185,16 +182,22 @@ mod tests {
             return;
         }
         let grid = grid();
+        let freed_before = 77;
         let with = |at: usize, addr: usize| {
             let mut addresses: Vec<usize> = (0..16).map(|i| grid.base + i * 48).collect();
             addresses[at] = addr;
-            gather::<4>(&grid, &pointers(addresses)).is_none()
+            let map = Bitmap::new();
+            assert!(map.set_words(&[0, 1 << (freed_before % 64)]));
+            let len = set::<4>(&map, &grid, &pointers(addresses));
+            assert_eq!(bits(&map).len(), len + 1, "changed only if all is well");
+            len
         };
         for at in 0..16 {
-            assert!(with(at, grid.base + 48 * 100 + 8), "inside a region, at {at}");
-            assert!(with(at, grid.base + 48 * 200 - 1), "at the end of one, at {at}");
-            assert!(with(at, grid.base + (at + 1) % 16 * 48), "twice, at {at}");
-            assert!(!with(at, grid.base + 48 * 255), "the last region, at {at}");
+            assert_eq!(with(at, grid.base + 48 * 100 + 8), 0, "inside a region, at {at}");
+            assert_eq!(with(at, grid.base + 48 * 200 - 1), 0, "at the end of one, at {at}");
+            assert_eq!(with(at, grid.base + (at + 1) % 16 * 48), 0, "twice, at {at}");
+            assert_eq!(with(at, grid.base + freed_before * 48), 0, "free already, at {at}");
+            assert_eq!(with(at, grid.base + 48 * 255), 16, "the last region, at {at}");
         }
     }
 }
