@@ -16,7 +16,7 @@ use crate::extent::{Extent, State};
 use crate::pages::{Fit, PageStats, Pages, Which};
 use crate::prim::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::quick;
-use crate::sizeclass::{CACHED_MAX, NBINS, SlabShape, index_of, size_of_index};
+use crate::sizeclass::{CACHED_MAX, LOOKUP, NBINS, SlabShape, index_of, size_of_index};
 use crate::slab;
 use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
@@ -42,6 +42,18 @@ const IDLE_NS: u64 = 500_000_000;
 pub(crate) const fn fast_offset(class: usize) -> usize {
     FIRST_STACK_BYTES + class * STACK_BYTES
 }
+
+/// shape [u16; 4097]: [`fast_offset`] of the class of a size of up to `8 * i` bytes, so that `malloc` has no arithmetic left
+/// between the table and the stack.
+pub(crate) static FAST_OF_SIZE: [u16; LOOKUP.len()] = {
+    let mut table = [0; LOOKUP.len()];
+    let mut i = 0;
+    while i < table.len() {
+        table[i] = fast_offset(LOOKUP[i] as usize) as u16;
+        i += 1;
+    }
+    table
+};
 
 /// The class that the page map's offset stands for.
 #[inline]

@@ -67,14 +67,12 @@ pub(crate) fn take(extent: &Extent, shape: &SlabShape, places: &[AtomicPtr<u8>])
 #[inline]
 pub(crate) fn put(extent: &Extent, shape: &SlabShape, block: BlockPtr) -> Result<(), SlabMisuse> {
     let region = region_of(extent, shape, block).ok_or(SlabMisuse::NotABlock)?;
-    let mut setter = extent.free.setter();
-    let was_live = setter.set(region);
-    setter.finish();
-    if was_live { Ok(()) } else { Err(SlabMisuse::DoubleFree) }
+    if extent.free.set(region) { Ok(()) } else { Err(SlabMisuse::DoubleFree) }
 }
 
-/// Frees the regions at the head of `blocks`, as far as these lie in the slab and nothing is wrong with them; how many
-/// there were, and what is wrong with the next one if it lies in the slab. The caller adds them to `nfree`.
+/// Frees the region of the first of `blocks`, which lies in the slab, and of those behind it as far as they lie there too, come
+/// in numbers and nothing is wrong with them; how many that were, and what is wrong with the next one. The caller adds them to
+/// `nfree`.
 #[inline]
 pub(crate) fn put_run(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> (usize, Option<SlabMisuse>) {
     // Relaxed: the array is the calling thread's.
@@ -82,9 +80,17 @@ pub(crate) fn put_run(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8
         let offset = later.load(Ordering::Relaxed).addr().wrapping_sub(extent.addr().addr());
         offset < shape.region_bytes()
     });
-    match if is_long { put_by_four(extent, shape, blocks) } else { 0 } {
-        0 => put_each(extent, shape, blocks),
-        freed => (freed, None),
+    if is_long {
+        return match put_by_four(extent, shape, blocks) {
+            0 => put_each(extent, shape, blocks),
+            freed => (freed, None),
+        };
+    }
+    // Others of the slab may follow, but seldom do.
+    match blocks.first().map(|block| put(extent, shape, BlockPtr(block.load(Ordering::Relaxed)))) {
+        Some(Ok(())) => (1, None),
+        Some(Err(misuse)) => (0, Some(misuse)),
+        None => (0, None),
     }
 }
 
@@ -99,7 +105,7 @@ fn put_by_four(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> 
     }
 }
 
-/// As [`put_run`]: one pointer after the other. A function of its own, so that all of the loop is in registers.
+/// As [`put_run`], by one pointer after the other. A function of its own, so that all of the loop is in registers.
 #[inline(never)]
 fn put_each(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> (usize, Option<SlabMisuse>) {
     let base = extent.addr().addr();
@@ -185,7 +191,12 @@ mod tests {
             assert_eq!(put(&extent, &shape, BlockPtr(end)), Err(SlabMisuse::NotABlock));
             let run: Vec<_> = got.iter().copied().chain([end, got[0]]).map(AtomicPtr::new).collect();
             assert_eq!(put_run(&extent, &shape, &run), (0, Some(SlabMisuse::DoubleFree)));
-            assert_eq!(put_run(&extent, &shape, &run[1..]), (got.len() - 1, None));
+            let mut rest = &run[1..got.len()];
+            while !rest.is_empty() {
+                let (freed, misuse) = put_run(&extent, &shape, rest);
+                assert!(freed > 0 && misuse.is_none());
+                rest = &rest[freed..];
+            }
             let between = [AtomicPtr::new(got[0].wrapping_add(1))];
             assert_eq!(put_run(&extent, &shape, &between), (0, Some(SlabMisuse::NotABlock)));
             extent.set_nfree(shape.nregs);

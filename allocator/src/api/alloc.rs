@@ -5,7 +5,7 @@
 
 use core::ptr::NonNull;
 
-use crate::arena::Arena;
+use crate::arena::{Arena, FAST_OF_SIZE};
 use crate::arenas;
 use crate::bits::align_up;
 use crate::boot;
@@ -15,7 +15,7 @@ use crate::emap;
 use crate::pages::Fit;
 use crate::prim::Ordering;
 use crate::prof;
-use crate::sizeclass::{self, CACHED_MAX, GRANULE, LOOKUP, LOOKUP_MAX, SMALL_MAX};
+use crate::sizeclass::{self, CACHED_MAX, GRANULE, LOOKUP_MAX, SMALL_MAX};
 use crate::stats;
 use crate::sys;
 use crate::tcache::cache::Cache;
@@ -60,9 +60,17 @@ pub(super) fn stack_for(slot: &'static Slot, size: usize) -> Option<&'static Sta
         return None;
     }
     // SAFETY: `size <= LOOKUP_MAX`, so the index is at most LOOKUP_MAX / 8, the last one.
-    let class = unsafe { *LOOKUP.get_unchecked(size.div_ceil(8)) };
-    // SAFETY: the table holds cached classes only, which are below NCACHED.
-    Some(unsafe { slot.cache.stacks.get_unchecked(usize::from(class)) })
+    let fast = unsafe { *FAST_OF_SIZE.get_unchecked(size.div_ceil(8)) };
+    Some(stack_at(slot, usize::from(fast)))
+}
+
+/// The stack that lies at an offset of the page map, or of the table of sizes, in `slot`; not for 0.
+#[inline(always)]
+pub(super) fn stack_at(slot: &'static Slot, fast: usize) -> &'static Stack {
+    debug_assert!(fast != 0);
+    let stack = core::ptr::from_ref(slot).wrapping_byte_add(fast).cast::<Stack>();
+    // SAFETY: both hold 0 or the offset of a stack in a slot (checked where the layout is defined).
+    unsafe { &*stack }
 }
 
 /// As [`malloc_cached`], at a multiple of `align`, a power of two. Blocks of a class that is a multiple of the alignment

@@ -7,7 +7,6 @@ use crate::arena::{self, Arena};
 use crate::arenas;
 use crate::boot;
 use crate::conf::{self, Junk};
-use crate::ds::stack::Stack;
 use crate::emap;
 use crate::extent::{Extent, State};
 use crate::prim::Ordering;
@@ -18,7 +17,7 @@ use crate::slab;
 use crate::tcache::cache::Cache;
 use crate::thread::{self, Slot};
 
-use super::alloc::{arena_of, cache_of};
+use super::alloc::{arena_of, cache_of, stack_at};
 use super::flags::Place;
 use super::foreign;
 
@@ -42,15 +41,6 @@ pub unsafe fn free(ptr: *mut u8) {
         }
     }
     free_slow(ptr);
-}
-
-/// The stack that lies at an offset of the page map in `slot`; not for 0.
-#[inline(always)]
-pub(super) fn stack_at(slot: &'static Slot, fast: usize) -> &'static Stack {
-    debug_assert!(fast != 0);
-    let stack = core::ptr::from_ref(slot).wrapping_byte_add(fast).cast::<Stack>();
-    // SAFETY: the page map holds 0 or the offset of a stack in a slot (checked where the layout is defined).
-    unsafe { &*stack }
 }
 
 #[cold]

@@ -16,10 +16,10 @@ use crate::sizeclass::{self, LARGE_MAX, LARGE_MIN, SMALL_MAX};
 use crate::sys;
 use crate::thread;
 
-use super::alloc::{allocate_fit, event, malloc_cached, stack_for, zero};
+use super::alloc::{allocate_fit, event, malloc_cached, stack_at, stack_for, zero};
 use super::flags::Place;
 use super::foreign;
-use super::free::{end_sample, free, free_placed, slot, stack_at, usable_of};
+use super::free::{end_sample, free, free_placed, slot, usable_of};
 
 /// `realloc` for a block that is not null and a size that is not 0; null when it failed and the block is unchanged.
 ///

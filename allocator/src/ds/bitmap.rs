@@ -28,6 +28,15 @@ impl Bitmap {
         }
     }
 
+    /// Sets a bit; false when it was set already. A bit outside stands for one inside.
+    #[inline]
+    pub(crate) fn set(&self, bit: usize) -> bool {
+        let word = &self.0[bit / 64 % WORDS];
+        let (bits, mask) = (word.load(Ordering::Relaxed), 1u64 << (bit % 64));
+        word.store(bits | mask, Ordering::Relaxed);
+        bits & mask == 0
+    }
+
     /// Begins to set bits.
     #[inline(always)]
     pub(crate) fn setter(&self) -> Setter<'_> {
@@ -148,6 +157,8 @@ mod tests {
         assert_eq!(take(100, &mut got), 62);
         assert_eq!((got[0], got[61]), (3, 131));
         assert_eq!(map.count(), 0);
+        assert!(map.set(100) && !map.set(100) && map.is_set(100));
+        map.set_first(0);
         assert!(map.set_words(&[8, 1 << 3]) && !map.set_words(&[1, 1 << 3]));
         assert!(map.is_set(3) && map.is_set(67) && map.count() == 2);
         map.set_first(512);

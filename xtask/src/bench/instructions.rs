@@ -18,9 +18,9 @@ use crate::cmd::{Cmd, find_program};
 /// Function, the argument of `calls` that uses it, what it is called in C or C++, and the most instructions that one call
 /// may take. A limit is lowered when the count falls, and is not raised.
 const LIMITS: &[(&str, &str, &str, f64)] = &[
-    ("malloc", "malloc", "malloc", 23.0),
+    ("malloc", "malloc", "malloc", 20.0),
     ("free", "malloc", "free", 24.0),
-    ("_Znwm", "cxx", "operator new", 23.0),
+    ("_Znwm", "cxx", "operator new", 20.0),
     ("_ZdlPv", "cxx", "operator delete", 24.0),
     ("_ZdlPvm", "sized", "sized operator delete", 24.0),
 ];
