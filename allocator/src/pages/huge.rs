@@ -22,10 +22,10 @@ use crate::extent::Extent;
 use crate::prim::{AtomicUsize, Ordering};
 
 /// An arena asks for huge pages while this much is in use in the process, so that the run that a lone arena is filling is
-/// half of it at most,
-const PROCESS_MIN_BYTES: usize = 2 * HUGE_PAGE_BYTES;
+/// a quarter of it at most,
+const PROCESS_MIN_BYTES: usize = 4 * HUGE_PAGE_BYTES;
 /// and this much in the arena.
-const ARENA_MIN_BYTES: usize = HUGE_PAGE_BYTES;
+const ARENA_MIN_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 /// Runs that come into use before the first look: until then memory is taken to be used densely.
 const FIRST_RUNS: usize = 8;
 /// Runs between two looks while memory is used densely: each look that says so again doubles them, within these bounds.
