@@ -12,7 +12,7 @@ use crate::extent::{Extent, State};
 use crate::prim::Ordering;
 use crate::prof;
 use crate::ptr::{BlockPtr, UserPtr};
-use crate::sizeclass::{self, NCACHED};
+use crate::sizeclass::{self, CACHED_MAX, NCACHED};
 use crate::slab;
 use crate::tcache::cache::Cache;
 use crate::thread::{self, Slot};
@@ -46,25 +46,31 @@ pub unsafe fn free(ptr: *mut u8) {
 #[cold]
 #[inline(never)]
 fn free_slow(ptr: *mut u8) {
-    if ptr.is_null() || keep_large(ptr) {
+    if ptr.is_null() || free_own_large(ptr) {
         return;
     }
     // SAFETY: S1 by the caller, `free`.
     unsafe { free_placed(ptr, Place::default()) };
 }
 
-/// Keeps a large block of the thread's own arena in the thread's cache; false when it is none, or the cache has enough.
+/// Frees a large block of the thread's own arena: into the thread's cache, or into the arena when it is longer than those
+/// of the stacks and the cache has enough. False when it is none of these.
 #[inline]
-fn keep_large(ptr: *mut u8) -> bool {
+fn free_own_large(ptr: *mut u8) -> bool {
     let Some(slot) = thread::get() else { return false };
     let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return false };
     if extent.is_slab() || extent.is_sampled() || !slot.cache.is_open() {
         return false;
     }
     let Some(usable) = usable_of(block, extent) else { return false };
-    let own = slot.arena().is_some_and(|arena| arena.ind() == extent.arena());
-    if !own || !slot.cache.large.put(extent) {
-        return false;
+    let Some(arena) = slot.arena().filter(|arena| arena.ind() == extent.arena()) else { return false };
+    if !slot.cache.large.put(extent) {
+        if usable <= CACHED_MAX {
+            return false;
+        }
+        fill_old(block, usable);
+        arena.free_large(extent);
+        arena.tick(1);
     }
     slot.count_free(usable);
     true

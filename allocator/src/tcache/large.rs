@@ -23,7 +23,7 @@ use crate::ds::link::Link;
 use crate::ds::list::ListNode;
 use crate::extent::{Extent, State};
 use crate::prim::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use crate::quick::{self, LG_STEPS};
+use crate::quick::LG_STEPS;
 use crate::sizeclass::{CACHED_MAX, index_of};
 use crate::steps;
 
@@ -74,8 +74,10 @@ impl LargeCache {
     pub(crate) fn take(&self, usable: usize) -> Option<&'static Extent> {
         let extent = self.pop(class_of(usable))?;
         extent.set_state(State::Active);
-        extent.set_use(index_of(usable), false);
-        extent.set_usable(usable);
+        if extent.usable() != usable {
+            extent.set_use(index_of(usable), false);
+            extent.set_usable(usable);
+        }
         Some(extent)
     }
 
@@ -87,9 +89,9 @@ impl LargeCache {
         let (Some(head), Some(count)) = (self.heads.get(class), self.counts.get(class)) else { return false };
         let (have, all) = (count.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
         if !self.open.load(Ordering::Relaxed)
-            || usize::from(have) >= LIST_BYTES / bytes
+            || (usize::from(have) + 1) * bytes > LIST_BYTES
             || all + bytes > CACHE_BYTES
-            || quick::rounded(bytes) != bytes
+            || steps::bytes::<LG_STEPS>(class + FIRST) != bytes
         {
             // What was taken away counts no longer.
             if have > 0 && head.get().is_none() {
@@ -101,10 +103,13 @@ impl LargeCache {
         extent.set_state(State::Cached);
         extent.next().set(rest);
         head.publish(Some(extent));
+        let (mut others, mut others_bytes) = (have, all);
         if rest.is_none() && have > 0 {
             self.count_lost(class);
+            (others, others_bytes) = (0, self.bytes.load(Ordering::Relaxed));
         }
-        self.count(class, 1);
+        count.store(others + 1, Ordering::Relaxed);
+        self.bytes.store(others_bytes + bytes, Ordering::Relaxed);
         true
     }
 
@@ -159,22 +164,20 @@ impl LargeCache {
         if let Some(rest) = extent.next().get() {
             head.publish(Some(rest));
         }
-        self.count(class, -1);
+        self.count_out(class, extent.bytes());
         Some(extent)
     }
 
-    /// Counts a block in (1) or out (-1).
+    /// Counts a block of `bytes` out.
     #[inline]
-    fn count(&self, class: usize, change: isize) {
+    fn count_out(&self, class: usize, bytes: usize) {
         let (Some(count), Some(floor)) = (self.counts.get(class), self.floors.get(class)) else { return };
-        let now = count.load(Ordering::Relaxed).saturating_add_signed(change as i8);
+        let now = count.load(Ordering::Relaxed).saturating_sub(1);
         count.store(now, Ordering::Relaxed);
         if now < floor.load(Ordering::Relaxed) {
             floor.store(now, Ordering::Relaxed);
         }
-        let step = steps::bytes::<LG_STEPS>(class + FIRST);
-        let bytes = self.bytes.load(Ordering::Relaxed).saturating_add_signed(change * step as isize);
-        self.bytes.store(bytes, Ordering::Relaxed);
+        self.bytes.store(self.bytes.load(Ordering::Relaxed).saturating_sub(bytes), Ordering::Relaxed);
     }
 
     /// Notes that a list was found taken away.
@@ -182,7 +185,7 @@ impl LargeCache {
     fn count_lost(&self, class: usize) {
         let have = self.counts.get(class).map_or(0, |count| count.load(Ordering::Relaxed));
         for _ in 0..have {
-            self.count(class, -1);
+            self.count_out(class, steps::bytes::<LG_STEPS>(class + FIRST));
         }
     }
 
