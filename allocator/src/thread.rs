@@ -44,7 +44,7 @@ use crate::tls;
 const COLLECT_BYTES: u64 = 1 << 20;
 /// Blocks of the length that brought the step, likewise, if that is more: a thread that uses large blocks passes the
 /// bytes with every few of them.
-const COLLECT_BLOCKS: u64 = 32;
+const COLLECT_BLOCKS: u64 = 64;
 /// A thread that does nothing for this long gives up its large blocks.
 const SWEEP_NS: u64 = 1_000_000_000;
 /// Destructor rounds to sit out: pthread gives four.
