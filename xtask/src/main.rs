@@ -12,6 +12,7 @@ mod cmd;
 mod demo;
 mod deps;
 mod dist;
+mod fuzz;
 mod mutate;
 mod references;
 mod test;
@@ -57,6 +58,8 @@ enum Command {
     Bench(bench::Bench),
     /// Measure jeprof and jeprobe report against the perl jeprof
     BenchReport(bench_report::BenchReport),
+    /// Look for inputs that the readers of userspace cannot take
+    Fuzz(fuzz::Fuzz),
     /// Run .ci/run on a clean clone of the current commit
     Ci,
 }
@@ -72,6 +75,7 @@ fn run(args: &Args) -> Result<()> {
         Command::Check { checks } => check::run(checks),
         Command::Bench(args) => bench::run(args),
         Command::BenchReport(args) => bench_report::run(args),
+        Command::Fuzz(args) => fuzz::run(args),
         Command::Ci => ci::run(),
     }
 }
