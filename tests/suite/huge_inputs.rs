@@ -54,6 +54,27 @@ fn memory_grows_with_distinct_stacks() {
 }
 
 #[test]
+fn memory_that_is_refused_is_said() {
+    let directory = TempDir::new("refused");
+    let profile = directory.join("refused.heap");
+    write_stacks(&profile, 300_000, 300_000, 6);
+    for (program, args, name) in
+        [(artefact::jeprof(), &["--text", "/bin/true"][..], "jeprof"), (artefact::command(), &["report"], "jeprobe")]
+    {
+        let limited = Run::new(program).args(args).arg(&profile).env("JEPROBE_MEMORY_LIMIT", "24M").finish();
+        assert_eq!((limited.code(), limited.stdout.as_str()), (1, ""), "{limited}");
+        let said = limited.stderr.lines().rev().nth(1).unwrap_or_default();
+        assert!(said.starts_with(&format!("{name}: error: out of memory")), "{limited}");
+        assert!(said.contains(" reading ") && said.contains("refused.heap: "), "{limited}");
+        assert!(said.ends_with(" MiB more were refused; the limit is 24 MiB"), "{limited}");
+        assert!(
+            limited.stderr.lines().last().is_some_and(|hint| hint.starts_with("hint: memory grows with ")),
+            "{limited}"
+        );
+    }
+}
+
+#[test]
 fn a_hundred_thousand_mappings_are_read_through() {
     if !Path::new(PRLIMIT).exists() {
         skip!("no prlimit");
@@ -65,6 +86,21 @@ fn a_hundred_thousand_mappings_are_read_through() {
         let start = 0x1000_0000_0000 + number * 0x2000;
         let _ = writeln!(text, "{start:x}-{:x} r-xp 00000000 08:01 9 /nowhere/lib{}.so", start + 0x1000, number % 50);
     }
+    // As many files, each with a stack: time must not grow with the square.
+    let mut many = String::from("heap_v2/1\n");
+    for number in 0..100_000_u64 {
+        let address = 0x1000_0000_0010 + number * 0x2000;
+        let _ = writeln!(many, "@ {address:#x}\n  t*: 1: 1024 [0: 0]");
+    }
+    many.push_str("\nMAPPED_LIBRARIES:\n");
+    for number in 0..100_000_u64 {
+        let start = 0x1000_0000_0000 + number * 0x2000;
+        let _ = writeln!(many, "{start:x}-{:x} r-xp 00000000 08:01 9 /nowhere/lib{number}.so", start + 0x1000);
+    }
+    let files = directory.join("files.heap");
+    std::fs::write(&files, many).expect("a temporary file");
+    let ours = within(BASE_MIB + 128, artefact::command(), &["report", "--show_bytes", "--top=1"], &files);
+    assert!(ours.stdout.starts_with("Total: 102400000 B\n"), "{}", ours.stdout);
     std::fs::write(&profile, text).expect("a temporary file");
     let ours = within(BASE_MIB + 64, artefact::jeprof(), &["--text", "--show_bytes", "/bin/true"], &profile);
     assert!(ours.stdout.starts_with("Total: 1024 B\n"), "{}", ours.stdout);

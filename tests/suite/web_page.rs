@@ -395,6 +395,18 @@ fn strangers_are_refused() {
         assert!(status.is_none_or(|status| status >= 400), "{status:?}");
     }
     assert_eq!(status(&root, &own, ""), Some(200), "it still serves");
+    let absolute = format!("GET http://evil.example{root} HTTP/1.1\r\nHost: {own}\r\nConnection: close\r\n\r\n");
+    assert_eq!(http::send(port, absolute.as_bytes()).map(|answer| answer.status), Some(403));
+
+    // Who comes when every connection is taken is told so, and served when there is room again.
+    let connect = |_| std::net::TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    let idle: Vec<_> = (0..64).map(connect).collect();
+    let crowded = http::get(port, &root, &own, "").expect("an answer");
+    assert_eq!((crowded.status, crowded.header("retry-after")), (503, Some("10")));
+    drop(idle);
+    while status(&root, &own, "") != Some(200) {
+        std::thread::yield_now();
+    }
     page.end();
 }
 

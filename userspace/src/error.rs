@@ -26,6 +26,28 @@ pub enum Error {
     #[error("no profile given, only the program {}", path.display())]
     OnlyProgram { path: PathBuf },
 
+    #[error("two profiles are compared, the old and the new one; {given} given")]
+    NotTwo { given: usize },
+
+    #[error("growth needs at least two profiles, {given} given")]
+    NoSeries { given: usize },
+
+    /// `why` is one line.
+    #[error("cannot use the pattern {pattern:?}: {why}")]
+    Pattern { pattern: String, why: String },
+
+    #[error("cannot use the directory {} of {option}", path.display())]
+    Directory { option: &'static str, path: PathBuf, source: io::Error },
+
+    #[error("{url:?} of --debuginfod is no address of a server")]
+    Server { url: String },
+
+    #[error("{value:?} of JEPROBE_MEMORY_LIMIT is no size")]
+    MemoryLimit { value: String },
+
+    #[error("cannot open {} on 127.0.0.1", if *port == 0 { "a port".to_owned() } else { format!("port {port}") })]
+    Port { port: u16, source: io::Error },
+
     #[error("{format} has no negative numbers, which differences are")]
     NoNegative { format: &'static str },
 
@@ -117,8 +139,20 @@ impl Error {
             Error::ReadFile { path, source } => match source.kind() {
                 io::ErrorKind::IsADirectory => Some(format!("name the files in it: {}/*.heap", path.display())),
                 io::ErrorKind::NotFound => Some("check the spelling; take a profile with: jeprobe dump --pid P".into()),
+                io::ErrorKind::NotADirectory => Some("a part of the path is a file; check the spelling".into()),
+                io::ErrorKind::PermissionDenied => Some("read it as its owner or as root: sudo jeprobe …".into()),
                 _ => None,
             },
+            Error::NotTwo { .. } => {
+                Some("jeprobe diff OLD NEW; for several on a side, sum them first: jeprobe merge A B -o OUT".into())
+            }
+            Error::NoSeries { .. } => Some("name them in the order of time: jeprobe timeline A B C".into()),
+            Error::Pattern { .. } => Some(r"put \ before what shall stand for itself: \( \[ \{ \* \+ \? \| \.".into()),
+            Error::Directory { .. } => Some("check the spelling".into()),
+            Error::Server { .. } => Some("name it with its protocol: --debuginfod https://HOST".into()),
+            Error::MemoryLimit { .. } => Some("bytes, or with K, M, G or T, as in 8G; or unlimited".into()),
+            Error::Port { source, .. } => (source.kind() == io::ErrorKind::AddrInUse)
+                .then(|| "another program listens there; name another with --port N, or leave it out for any free one".into()),
             Error::NoNegative { .. } => Some("use text, tree, csv, json, folded, pprof or otlp".into()),
             Error::NotHeap => Some("name a file for pprof's or OTLP's protobuf: -o FILE.pb.gz or -o FILE.otlp".into()),
             Error::NoLayout { .. } => Some("name the form of the result: --layout dot --format svg".into()),

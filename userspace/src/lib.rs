@@ -10,6 +10,7 @@ pub mod image;
 pub mod input;
 pub mod jeprof;
 pub mod member;
+pub mod memory;
 pub mod model;
 #[cfg(test)]
 mod mutated;

@@ -9,6 +9,10 @@ use jeprobe::cli::args::Cli;
 use jeprobe::cli::dispatch;
 use jeprobe::cli::outcome::Outcome;
 use jeprobe::cli::term::Term;
+use jeprobe::memory::Bounded;
+
+#[global_allocator]
+static MEMORY: Bounded = Bounded;
 
 fn main() -> ExitCode {
     let mut arguments = env::args_os();

@@ -1,19 +1,28 @@
 //! Result files: complete or not there.
 //!
 //! ```text
-//! check(path) ─► … work … ─► write(path): temp file beside it ─► write, flush ─► rename over path
+//! check(path) ─► … work … ─► write(path): temp file without a name ─► write, flush ─► name beside path ─► rename over it
 //! ```
 //!
 //! A reader never meets half a profile under the final name, whatever happens in between: a full disk, a signal, a lost
-//! directory. Devices and pipes (`/dev/stdout`, a FIFO) are written in place, since a rename would replace them.
+//! directory. A file without a name is gone when this process is killed, so nothing stays behind; where the file system has
+//! none, or the rights of another user are taken, the temp file has its name from the start. Devices and pipes
+//! (`/dev/stdout`, a FIFO) are written in place, since a rename would replace them.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, linkat};
 
 use crate::error::Error;
 use crate::fsuser::FsUser;
+
+/// Open files of this process, as links.
+const OPEN_FILES: &str = "/proc/self/fd";
 
 /// Fails early when a result could not be written to `path` later. Leaves nothing behind.
 pub fn check(path: &Path) -> Result<(), Error> {
@@ -33,12 +42,27 @@ pub fn check(path: &Path) -> Result<(), Error> {
 
 /// Writes a whole file, or leaves what was there.
 pub fn write(path: &Path, body: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+    write_by(path, true, body)
+}
+
+fn write_by(
+    path: &Path,
+    may_be_unnamed: bool,
+    body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Error> {
     let failed = |source| Error::WriteFile { path: path.to_owned(), source };
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
         let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
         return fill(file, body).map(drop).map_err(failed);
     }
     let target = resolve(path);
+    if let Some(file) = unnamed_beside(&target).filter(|_| may_be_unnamed) {
+        let written = fill(file, body).and_then(|file| {
+            file.sync_data()?;
+            publish(&file, &target)
+        });
+        return written.map_err(failed);
+    }
     let (temp, file) = temp_beside(&target).map_err(failed)?;
     let written = fill(file, body).and_then(|file| {
         // Delayed allocation reports a full disk only here; a rename before that would lose the old file too.
@@ -62,7 +86,8 @@ pub fn write_as(
     if fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_file()) {
         return Err(Error::WriteFile { path: path.to_owned(), source: io::Error::from(ErrorKind::AlreadyExists) });
     }
-    write(path, body)
+    // The links to open files are those of the process's own user.
+    write_by(path, false, body)
 }
 
 /// `stem` with `.suffix` put before a final `.heap`, or appended: `a.heap` and `merged` make `a.merged.heap`.
@@ -85,12 +110,36 @@ fn resolve(path: &Path) -> PathBuf {
 
 /// A new file in the same directory, so that the rename stays on one file system.
 fn temp_beside(target: &Path) -> io::Result<(PathBuf, File)> {
+    under_free_name(target, |temp| OpenOptions::new().write(true).create_new(true).open(temp))
+}
+
+/// A new file without a name on the same file system; `None` where that has no such files, or they cannot be named later.
+fn unnamed_beside(target: &Path) -> Option<File> {
+    let directory = target.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !Path::new(OPEN_FILES).is_dir() {
+        return None;
+    }
+    OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(directory).ok()
+}
+
+/// Gives a file without a name that of the target, in place of what has it. `linkat` replaces nothing, so there is another
+/// name for a moment.
+fn publish(file: &File, target: &Path) -> io::Result<()> {
+    let link = format!("{OPEN_FILES}/{}", file.as_raw_fd());
+    let (temp, ()) = under_free_name(target, |temp| Ok(linkat(CWD, &link, CWD, temp, AtFlags::SYMLINK_FOLLOW)?))?;
+    fs::rename(&temp, target).inspect_err(|_| {
+        let _still_there = fs::remove_file(&temp);
+    })
+}
+
+/// Makes something under a name beside the target that is not taken.
+fn under_free_name<T>(target: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
     let name = target.file_name().ok_or_else(|| io::Error::from_raw_os_error(libc::EISDIR))?.to_string_lossy();
     let pid = std::process::id();
     for attempt in 0..100_u32 {
         let temp = target.with_file_name(format!(".{name}.{pid}.{attempt}.tmp"));
-        match OpenOptions::new().write(true).create_new(true).open(&temp) {
-            Ok(file) => return Ok((temp, file)),
+        match make(&temp) {
+            Ok(value) => return Ok((temp, value)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
@@ -138,6 +187,23 @@ mod tests {
         });
         assert!(error.expect_err("disk full").hint().is_some());
         assert_eq!(fs::read(&path).expect("still there"), b"old");
+        assert_eq!(dir.names(), ["a.heap"]);
+    }
+
+    #[test]
+    fn while_a_file_is_written_there_is_no_other_beside_it() {
+        let dir = Scratch::new("unnamed");
+        let path = dir.0.join("a.heap");
+        for content in [&b"first"[..], b"second"] {
+            write(&path, |out| {
+                let others = dir.names().into_iter().filter(|name| name != "a.heap").count();
+                // Not every file system of a test's machine has files without a name.
+                assert!(others == 0 || super::unnamed_beside(&path).is_none(), "{:?}", dir.names());
+                out.write_all(content)
+            })
+            .expect("writable");
+            assert_eq!(fs::read(&path).expect("there"), content);
+        }
         assert_eq!(dir.names(), ["a.heap"]);
     }
 

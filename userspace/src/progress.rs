@@ -19,11 +19,17 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two lines.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// Work on a terminal, by number; the last is shown.
-static OPEN: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+/// Work that is being done; the last is shown.
+static OPEN: Mutex<Vec<Arc<State>>> = Mutex::new(Vec::new());
 
-fn open() -> MutexGuard<'static, Vec<u64>> {
+fn open() -> MutexGuard<'static, Vec<Arc<State>>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells what is being done, as it was named; `None` when nothing is, or that is about to change. Allocates nothing.
+pub fn innermost<R>(tell: impl FnOnce(Option<&str>) -> R) -> R {
+    let open = OPEN.try_lock().ok();
+    tell(open.as_deref().and_then(|open| open.last()).map(|state| state.what.as_str()))
 }
 
 struct State {
@@ -55,8 +61,8 @@ impl Working {
         let (done, ended, end) = (AtomicU64::new(0), Mutex::new(false), Condvar::new());
         let state = Arc::new(State { number, what, done, total, ended, end });
         let shared = state.clone();
+        open().push(state.clone());
         let writer = to.and_then(|to| {
-            open().push(number);
             thread::Builder::new().name("progress".into()).spawn(move || shared.write(to, patience)).ok()
         });
         Working { state, writer }
@@ -76,7 +82,7 @@ impl Drop for Working {
             self.state.end.notify_one();
             let _a_lost_line_is_no_failure = writer.join();
         }
-        open().retain(|number| *number != self.state.number);
+        open().retain(|state| state.number != self.state.number);
     }
 }
 
@@ -89,7 +95,7 @@ impl State {
         while !*ended {
             let (guard, timeout) = self.end.wait_timeout(ended, wait).unwrap_or_else(PoisonError::into_inner);
             ended = guard;
-            let is_innermost = || open().last() == Some(&self.number);
+            let is_innermost = || open().last().is_some_and(|state| state.number == self.number);
             if timeout.timed_out() && !*ended && is_innermost() {
                 let _terminal_gone = write!(to, "\r\x1b[K{}", self.line(started.elapsed())).and_then(|()| to.flush());
                 is_shown = true;
@@ -159,6 +165,16 @@ mod tests {
         drop(inner);
         assert!(outer_said.recv().is_ok(), "it is shown again");
         drop(outer);
+    }
+
+    #[test]
+    fn what_is_done_can_be_asked() {
+        let named = |name: &str| OPEN.lock().is_ok_and(|open| open.iter().any(|state| state.what == name));
+        let working = Working::on("reading what no other test reads", 0);
+        assert!(named("reading what no other test reads"));
+        drop(working);
+        assert!(!named("reading what no other test reads"));
+        innermost(|_any| ());
     }
 
     #[test]

@@ -87,11 +87,15 @@ impl Cmd {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Stdout and stderr as text, whether the command succeeded or not.
-    pub(crate) fn output_of_any(mut self) -> Result<String> {
+    /// Stdout and stderr as text, and whether the command succeeded.
+    pub(crate) fn said(mut self) -> Result<(String, bool)> {
         let output = self.command.output().with_context(|| format!("cannot start `{}`", self.text))?;
-        let text = [output.stdout, output.stderr].concat();
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        Ok((String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(), output.status.success()))
+    }
+
+    /// Stdout and stderr as text, whether the command succeeded or not.
+    pub(crate) fn output_of_any(self) -> Result<String> {
+        Ok(self.said()?.0)
     }
 
     /// Stdout and stderr, shown as they come and returned; whether the command succeeded.

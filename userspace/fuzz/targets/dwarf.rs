@@ -18,7 +18,7 @@ static PARTS: LazyLock<(Vec<(usize, usize)>, Vec<u64>)> = LazyLock::new(|| {
     let range = |section: object::Section| section.file_range().map(|(at, size)| (at as usize, size as usize));
     let sections = object.sections().filter(is_debug).filter_map(range).collect();
     let text = object.section_by_name(".text").expect("code");
-    (sections, (text.address()..text.address() + text.size()).step_by(61).collect())
+    (sections, (text.address()..text.address() + text.size()).step_by(211).collect())
 });
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

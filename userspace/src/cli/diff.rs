@@ -38,9 +38,9 @@ pub fn run(args: &DiffArgs, term: &mut Term) -> Result<Outcome> {
         Format::Csv => diff::write_csv(&selection, &options, out),
         other => write(&selection, &options, other, &subject, out),
     })?;
-    term.say("the old profile:");
+    term.heading("the old profile:");
     explain_recording(&old, &options, term);
-    term.say("the new profile:");
+    term.heading("the new profile:");
     explain(&profile, &symbols, &options, term);
     Ok(Outcome::Complete)
 }

@@ -40,6 +40,7 @@ pub(super) fn load(args: &ProfileArgs) -> Result<Loaded> {
 /// The same for a command that shows nothing.
 pub(super) fn load_files(inputs: &[PathBuf], args: &SourceArgs) -> Result<Loaded> {
     let (program, files) = split(inputs)?;
+    let sources = sources(args, program)?;
     let mut profile = read(&files[0])?;
     for path in &files[1..] {
         let other = read(path)?;
@@ -47,19 +48,20 @@ pub(super) fn load_files(inputs: &[PathBuf], args: &SourceArgs) -> Result<Loaded
         profile.merge(&other);
     }
     let names: Vec<String> = files.iter().map(|path| file_name(path)).collect();
-    Ok(Loaded { profile, sources: sources(args, program), subject: names.join(" + ") })
+    Ok(Loaded { profile, sources, subject: names.join(" + ") })
 }
 
 /// Reads the two profiles of a comparison: the old one, and the new one with where its symbols come from.
 pub(super) fn load_two(args: &ProfileArgs) -> Result<(Profile, Loaded)> {
     let (program, files) = split(&args.inputs)?;
     let [old, new] = files else {
-        bail!("two profiles are compared, the old and the new one; {} given", files.len());
+        return Err(Error::NotTwo { given: files.len() }.into());
     };
+    let sources = sources(&args.sources, program)?;
     let subject = format!("{} - {}", file_name(new), file_name(old));
     let (before, profile) = (read(old)?, read(new)?);
     same_kind(&before, &profile, new)?;
-    Ok((before, Loaded { profile, sources: sources(&args.sources, program), subject }))
+    Ok((before, Loaded { profile, sources, subject }))
 }
 
 /// Fails when the numbers of two profiles do not measure the same.
@@ -138,14 +140,21 @@ pub(super) fn read(path: &Path) -> Result<Profile> {
     parsed(&fs::read(path).map_err(failed)?)
 }
 
-pub(super) fn sources(args: &SourceArgs, program: Option<PathBuf>) -> Sources {
-    Sources {
+pub(super) fn sources(args: &SourceArgs, program: Option<PathBuf>) -> Result<Sources, Error> {
+    let named = args.sysroot.iter().map(|path| ("--sysroot", path));
+    for (option, path) in named.chain(args.debug_dir.iter().map(|path| ("--debug-dir", path))) {
+        fs::read_dir(path).map_err(|source| Error::Directory { option, path: path.clone(), source })?;
+    }
+    if let Some(url) = args.debuginfod.iter().find(|urls| urls.split_whitespace().any(|url| !url.contains("://"))) {
+        return Err(Error::Server { url: url.clone() });
+    }
+    Ok(Sources {
         program,
         root: args.sysroot.clone(),
         debug_directories: args.debug_dir.clone(),
         servers: servers(&args.debuginfod),
         cache: if args.no_cache { None } else { Cache::of_user() },
-    }
+    })
 }
 
 /// Servers of debug files: those given, else those of the environment.
@@ -185,8 +194,15 @@ pub(super) fn with_rows(options: Options, args: &RowArgs) -> Options {
     }
 }
 
-pub(super) fn regex(pattern: Option<&String>) -> Result<Option<Regex>> {
-    let compile = |pattern: &String| Regex::new(pattern).with_context(|| format!("cannot use the pattern {pattern:?}"));
+pub(super) fn regex(pattern: Option<&String>) -> Result<Option<Regex>, Error> {
+    let compile = |pattern: &String| {
+        Regex::new(pattern).map_err(|error| {
+            // The last line of several says what is wrong; those before point at the place.
+            let text = error.to_string();
+            let why = text.lines().last().unwrap_or_default();
+            Error::Pattern { pattern: pattern.clone(), why: why.trim_start_matches("error: ").to_owned() }
+        })
+    };
     pattern.map(compile).transpose()
 }
 

@@ -31,8 +31,23 @@ use args::Command;
 use outcome::Outcome;
 use term::Term;
 
+use crate::memory;
+
 /// Runs one parsed command.
 pub fn dispatch(command: &Command, term: &mut Term) -> Result<Outcome> {
+    let reads_profiles = match command {
+        Command::Attach(_) | Command::System(_) | Command::Dump(_) | Command::Run(_) => false,
+        Command::Report(_)
+        | Command::Diff(_)
+        | Command::Merge(_)
+        | Command::Symbolize(_)
+        | Command::Flamegraph(_)
+        | Command::Timeline(_)
+        | Command::Web(_) => true,
+    };
+    if reads_profiles {
+        memory::bound("jeprobe")?;
+    }
     match command {
         Command::Attach(args) => attach::run(args, term),
         Command::System(args) => system::run(args, term),

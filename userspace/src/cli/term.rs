@@ -26,6 +26,8 @@ pub struct Term {
     quiet: bool,
     verbose: bool,
     results: Results,
+    /// Said before the next line, if there is one.
+    heading: Option<&'static str>,
 }
 
 /// Where results go.
@@ -37,7 +39,7 @@ enum Results {
 
 impl Term {
     pub fn new(quiet: bool, verbose: bool) -> Term {
-        Term { quiet, verbose, results: Results::Stdout }
+        Term { quiet, verbose, results: Results::Stdout, heading: None }
     }
 
     /// True when `-v` asked for details.
@@ -45,9 +47,21 @@ impl Term {
         self.verbose
     }
 
+    /// A line above those that follow; not said when none does before the next heading.
+    pub fn heading(&mut self, line: &'static str) {
+        self.heading = Some(line);
+    }
+
+    fn begin(&mut self) {
+        if let Some(heading) = self.heading.take() {
+            put(format_args!("{heading}"));
+        }
+    }
+
     /// A line about what is being done; silent with `-q`.
     pub fn say(&mut self, line: impl Display) {
         if !self.quiet {
+            self.begin();
             put(format_args!("{line}"));
         }
     }
@@ -55,12 +69,14 @@ impl Term {
     /// A line that only `-v` shows.
     pub fn detail(&mut self, line: impl Display) {
         if self.verbose {
+            self.begin();
             put(format_args!("{line}"));
         }
     }
 
     /// A line about something that went wrong without ending the command; `-q` does not hide it.
     pub fn warn(&mut self, line: impl Display) {
+        self.begin();
         put(format_args!("jeprobe: warning: {line}"));
     }
 

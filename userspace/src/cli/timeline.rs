@@ -5,12 +5,13 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::load::{file_name, name_all, read, sources, split, value};
 use super::outcome::Outcome;
 use super::report_args::TimelineArgs;
 use super::term::Term;
+use crate::error::Error;
 use crate::outfile;
 use crate::web::dataset::Dataset;
 use crate::web::drawn;
@@ -19,12 +20,12 @@ use crate::web::drawn;
 pub fn run(args: &TimelineArgs, term: &mut Term) -> Result<Outcome> {
     let (program, files) = split(&args.inputs)?;
     if files.len() < 2 {
-        bail!("growth needs at least two profiles, {} given", files.len());
+        return Err(Error::NoSeries { given: files.len() }.into());
     }
     if let Some(path) = &args.output {
         outfile::check(path)?;
     }
-    let sources = sources(&args.sources, program);
+    let sources = sources(&args.sources, program)?;
     let mut series = Vec::new();
     for (at, path) in files.iter().enumerate() {
         let profile = read(path)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use super::load::{file_name, name_all, read, sources, split};
 use super::outcome::Outcome;
@@ -34,10 +34,7 @@ pub fn run(args: &WebArgs, term: &mut Term) -> Result<Outcome> {
         .build()
         .map_err(|source| Error::System { what: "start the server", source })?;
     runtime.block_on(async {
-        let server = Server::bind(args.port).await.with_context(|| match args.port {
-            0 => "cannot open a port on 127.0.0.1".to_owned(),
-            port => format!("cannot open port {port} on 127.0.0.1"),
-        })?;
+        let server = Server::bind(args.port).await.map_err(|source| Error::Port { port: args.port, source })?;
         let url = server.url();
         term.result(|out| writeln!(out, "{url}"))?;
         term.say("open this address in a browser; Ctrl-C ends the server");
@@ -92,7 +89,7 @@ fn watched(pid: u32, term: &mut Term) -> Result<(App, Option<Live>)> {
 /// Every file a profile of the series.
 fn profiles(args: &WebArgs, term: &mut Term) -> Result<App> {
     let (program, files) = split(&args.inputs)?;
-    let sources = sources(&args.sources, program);
+    let sources = sources(&args.sources, program)?;
     let names: Vec<String> = files.iter().map(|path| file_name(path)).collect();
     let title = match names.as_slice() {
         [one] => one.clone(),

@@ -85,6 +85,8 @@ mod tests {
         assert!((sum.est.bytes - 50_000.0).abs() < 1e-6 && (sum.est.objects - 30.0).abs() < 1e-9, "{sum:?}");
         assert_eq!((profile.kind(), profile.stack_count()), (&Kind::Contention, 2));
         assert!(profile.mappings().find(0x400010).is_some());
+        let with_colon = text.replacen("--- contention\n", "--- contention:\n", 1);
+        assert_eq!(read(with_colon.as_bytes()).expect("gperftools and Go write a colon").stack_count(), 2);
         let error = read(b"--- contention\nnonsense\n").expect_err("no record");
         assert_eq!((error.line, error.byte), (2, 15));
     }

@@ -60,7 +60,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
     } else if let Some(header) = header.strip_prefix(b"heap profile:") {
         let sampling = gperftools_sampling(header).ok_or_else(|| lines.error(Reason::BadCounts(shown(header))))?;
         gperftools(&mut lines, sampling)?
-    } else if header == b"--- contention" || header == b"--- Stacks:" {
+    } else if matches!(header, b"--- contention" | b"--- contention:" | b"--- Stacks:") {
         let mut profile = super::contention::read(&mut lines)?;
         for warning in warnings {
             profile.add_note(warning);

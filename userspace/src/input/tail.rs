@@ -38,9 +38,7 @@ impl Tail {
 
     /// Applies what had to wait.
     pub(super) fn finish(self, profile: &mut Profile) {
-        for (path, id) in &self.build_ids {
-            profile.mappings_mut().set_build_id(path, id);
-        }
+        profile.mappings_mut().set_build_ids(self.build_ids.iter().map(|(path, id)| (path.as_path(), id.as_slice())));
         if self.is_open && !self.has_end {
             profile.add_note("the file was cut short: its last line is missing, and so may be stacks or build-ids");
         }

@@ -80,13 +80,28 @@ fn text(url: &str) -> std::result::Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+/// Why a name was taken for that of a server, when it does not look like one: a path that was misspelt, or that may not be
+/// entered.
+fn taken_for_server(name: &OsStr) -> String {
+    let text = name.to_string_lossy();
+    if text.contains(':') || text.contains("/pprof/") {
+        return String::new();
+    }
+    let what = match fs::metadata(name) {
+        Ok(meta) if meta.is_dir() => "is a directory".to_owned(),
+        Ok(_) => "is no plain file".to_owned(),
+        Err(error) => reason(&error),
+    };
+    format!("{text}: {what}; what is no plain file is taken for the name of a server\n")
+}
+
 /// Asks a server whether it knows names.
 pub fn check_symbols(name: &OsStr) -> Result<()> {
     let url = Remote::parse(&name.to_string_lossy()).at(SYMBOL_PAGE);
     let reply = match text(&url) {
         Ok(reply) if !reply.is_empty() => reply,
         Ok(_) => return Err(Stop::error(format!("{url} doesn't exist\n"))),
-        Err(why) => return Err(Stop::error(format!("{url} doesn't exist: {why}\n"))),
+        Err(why) => return Err(Stop::error(format!("{url} doesn't exist: {why}\n{}", taken_for_server(name)))),
     };
     let line = String::from_utf8_lossy(&reply).lines().next().unwrap_or_default().to_owned();
     let count = line.strip_prefix("num_symbols:").filter(|rest| rest.starts_with(char::is_whitespace)).map(str::trim);
@@ -169,7 +184,7 @@ fn fetch(name: &OsStr, program: &str, time: u64, options: &Options, is_alone: bo
     });
     if let Err(why) = saved {
         temp::remove(&part);
-        return Err(Stop::error(format!("Failed to get profile: {url}: {why}\n")));
+        return Err(Stop::error(format!("Failed to get profile: {url}: {why}\n{}", taken_for_server(name))));
     }
     fs::rename(&part, &path)
         .map_err(|error| Stop::error(format!("Unable to rename profile {}: {}\n", part.display(), reason(&error))))?;

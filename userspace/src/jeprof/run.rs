@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::image::Cache;
+use crate::memory;
 
 use super::address::Width;
 use super::images;
@@ -98,6 +99,10 @@ fn main(arguments: Vec<OsString>, out: &mut Output) -> Result<u8> {
         return Ok(0);
     }
     options.settle()?;
+    memory::bound("jeprof").map_err(|error| {
+        let hint = error.hint().unwrap_or_default();
+        Stop::error(format!("{error}\nhint: {hint}\n"))
+    })?;
     if options.test {
         return Ok(selftest::run());
     }

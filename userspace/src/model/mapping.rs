@@ -14,6 +14,8 @@
 //! (just-in-time code, or a file without a list of mappings) stay.
 #![forbid(unsafe_code)]
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -134,8 +136,7 @@ impl Mappings {
 
     /// The mapping that holds `avma`.
     pub fn find(&self, avma: u64) -> Option<&Mapping> {
-        let after = self.sorted.partition_point(|known| known.start <= avma);
-        self.sorted[..after].last().filter(|mapping| mapping.contains(avma))
+        self.place(avma).map(|at| &self.sorted[at])
     }
 
     pub fn iter(&self) -> std::slice::Iter<'_, Mapping> {
@@ -148,9 +149,39 @@ impl Mappings {
 
     /// Gives the build-id to every mapping of the file at `path`.
     pub fn set_build_id(&mut self, path: &Path, build_id: &[u8]) {
-        for mapping in self.sorted.iter_mut().filter(|mapping| mapping.path == path) {
-            mapping.build_id = build_id.to_vec();
+        self.set_build_ids([(path, build_id)]);
+    }
+
+    /// The same for many files; of one that comes twice the last counts. Time is linear in both.
+    pub fn set_build_ids<'a>(&mut self, build_ids: impl IntoIterator<Item = (&'a Path, &'a [u8])>) {
+        let build_ids: HashMap<&OsStr, &[u8]> =
+            build_ids.into_iter().map(|(path, build_id)| (path.as_os_str(), build_id)).collect();
+        for mapping in &mut self.sorted {
+            if let Some(build_id) = build_ids.get(mapping.path.as_os_str()) {
+                mapping.build_id = build_id.to_vec();
+            }
         }
+    }
+
+    /// Where in memory the file begins that each mapping shows, in their order: the start of the nearest mapping at or below
+    /// that shows its first byte; without one, the mapping's own start less its offset.
+    pub fn file_starts(&self) -> Vec<u64> {
+        let mut nearest: HashMap<&OsStr, u64> = HashMap::new();
+        let mut starts = Vec::with_capacity(self.sorted.len());
+        for Mapping { start, offset, path, .. } in &self.sorted {
+            if *offset == 0 {
+                nearest.insert(path.as_os_str(), *start);
+            }
+            starts.push(nearest.get(path.as_os_str()).copied().unwrap_or_else(|| start.wrapping_sub(*offset)));
+        }
+        starts
+    }
+
+    /// Which mapping holds `avma`, in their order.
+    pub fn place(&self, avma: u64) -> Option<usize> {
+        let after = self.sorted.partition_point(|known| known.start <= avma);
+        let at = after.checked_sub(1)?;
+        self.sorted[at].contains(avma).then_some(at)
     }
 
     fn overlaps(&self, range: &Range<u64>) -> bool {
@@ -183,16 +214,17 @@ impl Relocation {
     /// Plans the move of everything mapped in `theirs` into `ours`, adding to `ours` what it lacks.
     pub fn plan(ours: &mut Mappings, theirs: &Mappings) -> Relocation {
         let known = ours.clone();
+        let files = Files::of(&known);
         let mut moves = Vec::new();
         for mapping in theirs {
-            let place = known.iter().find(|have| {
+            let place = files.same_as(mapping).find(|have| {
                 have.same_file(mapping)
                     && mapping.is_file()
                     && have.is_executable() == mapping.is_executable()
                     && have.offset <= mapping.offset
                     && mapping.offset - have.offset + (mapping.end - mapping.start) <= have.end - have.start
             });
-            let start = if known.sorted.contains(mapping) {
+            let start = if known.find(mapping.start) == Some(mapping) {
                 mapping.start
             } else if let Some(have) = place {
                 have.start + (mapping.offset - have.offset)
@@ -231,6 +263,37 @@ impl Relocation {
     }
 }
 
+/// Mappings by what makes two files the same.
+struct Files<'a> {
+    all: &'a [Mapping],
+    by_path: HashMap<&'a OsStr, Vec<usize>>,
+    by_build_id: HashMap<&'a [u8], Vec<usize>>,
+}
+
+impl<'a> Files<'a> {
+    fn of(mappings: &'a Mappings) -> Files<'a> {
+        let mut files = Files { all: &mappings.sorted, by_path: HashMap::new(), by_build_id: HashMap::new() };
+        for (at, mapping) in mappings.iter().enumerate() {
+            files.by_path.entry(mapping.path.as_os_str()).or_default().push(at);
+            if !mapping.build_id.is_empty() {
+                files.by_build_id.entry(&mapping.build_id).or_default().push(at);
+            }
+        }
+        files
+    }
+
+    /// Mappings that may show the same file, by address.
+    fn same_as(&self, mapping: &Mapping) -> impl Iterator<Item = &'a Mapping> + use<'a> {
+        let named = self.by_path.get(mapping.path.as_os_str());
+        let built = self.by_build_id.get(mapping.build_id.as_slice());
+        let mut places: Vec<usize> = named.into_iter().chain(built).flatten().copied().collect();
+        places.sort_unstable();
+        places.dedup();
+        let all = self.all;
+        places.into_iter().map(|at| &all[at])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Mapping, Mappings, Relocation, SPARE_START};
@@ -245,6 +308,35 @@ mod tests {
             mappings.add(mapping.clone());
         }
         mappings
+    }
+
+    #[test]
+    fn a_file_begins_at_its_nearest_first_mapping() {
+        let list = [(0x1000, 0), (0x2000, 0x1000), (0x9000, 0), (0xa000, 0x1000)];
+        let mut space = mappings(&list.map(|(start, offset)| mapping(start, start + 0x1000, offset, "/lib")));
+        space.add(mapping(0x5000, 0x6000, 0x3000, "/other"));
+        assert_eq!(space.file_starts(), [0x1000, 0x1000, 0x2000, 0x9000, 0x9000]);
+        assert_eq!((space.place(0x5fff), space.place(0x6000)), (Some(2), None));
+    }
+
+    #[test]
+    fn a_hundred_thousand_files_are_moved_and_named_in_linear_time() {
+        let space = |base: u64| {
+            let list = (0..100_000).map(|at| {
+                let start = base + at * 0x2000;
+                mapping(start, start + 0x1000, 0x1000, &format!("/lib/{at}.so"))
+            });
+            let mut space = Mappings::default();
+            list.for_each(|mapping| space.add(mapping));
+            space
+        };
+        let (mut ours, mut theirs) = (space(0x10_0000_0000), space(0x20_0000_0000));
+        let ids: Vec<_> = theirs.iter().map(|mapping| (mapping.path.clone(), mapping.start.to_le_bytes())).collect();
+        theirs.set_build_ids(ids.iter().map(|(path, id)| (path.as_path(), id.as_slice())));
+        assert!(theirs.iter().all(|mapping| mapping.build_id == mapping.start.to_le_bytes()));
+        let moves = Relocation::plan(&mut ours, &theirs);
+        assert_eq!(moves.apply(0x20_0000_0000 + 99_999 * 0x2000 + 7), 0x10_0000_0000 + 99_999 * 0x2000 + 7);
+        assert_eq!(ours.file_starts()[99_999], 0x10_0000_0000 + 99_999 * 0x2000 - 0x1000);
     }
 
     #[test]

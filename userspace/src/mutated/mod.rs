@@ -8,6 +8,7 @@
 //! - `text`: heap files and lists of mappings, and inputs that are huge instead of damaged.
 //! - `jeprof`: what the command of that name reads.
 //! - `http`: requests to the page's server, replies of servers that profiles come from.
+//! - `seeds`: what the fuzz targets begin with, and what they found.
 //!
 //! `userspace/fuzz` looks for such inputs by itself.
 #![forbid(unsafe_code)]
@@ -16,4 +17,5 @@ mod damage;
 mod elf;
 mod http;
 mod jeprof;
+mod seeds;
 mod text;

@@ -19,6 +19,9 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+/// Nodes of a graph that is too full for every edge.
+const CROWDED: usize = 400;
+
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
@@ -33,11 +36,13 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// For at most `nodecount` nodes; more than by default means that small ones are wanted, too.
+    /// For at most `nodecount` nodes; more than by default means that small ones are wanted, too. Small edges only where
+    /// there is room between them: of [`CROWDED`] nodes and more those that are needed to reach a node are enough.
     pub fn of(nodecount: usize) -> Limits {
         let limits = Limits::default();
         if nodecount > limits.nodecount {
-            Limits { nodecount, nodefraction: 0.0, edgefraction: 0.0, ..limits }
+            let edgefraction = if nodecount < CROWDED { 0.0 } else { limits.edgefraction };
+            Limits { nodecount, nodefraction: 0.0, edgefraction, ..limits }
         } else {
             Limits { nodecount, ..limits }
         }
@@ -256,6 +261,15 @@ mod tests {
         assert_eq!(none.dropped_edges, 3);
         assert_eq!(graph(&stacks, &limits(2, 0.0)).edges.len(), 5, "leaf has two callers, and right calls left");
         assert_eq!(graph(&stacks, &limits(8, 0.2)).edges.len(), 4, "20 of 100.5 is not more than a fifth");
+    }
+
+    #[test]
+    fn in_a_crowd_small_edges_are_those_that_lead_to_a_node() {
+        for (nodes, edges) in [(super::CROWDED - 1, 4), (super::CROWDED, 3)] {
+            let stacks: [(&[usize], f64); 3] = [(&[0, 1, 2], 9990.0), (&[0, 3, 2], 5.0), (&[3, 2], 5.0)];
+            let kept = graph(&stacks, &Limits::of(nodes));
+            assert_eq!((kept.edges.len(), kept.dropped_edges), (edges, 4 - edges));
+        }
     }
 
     #[test]

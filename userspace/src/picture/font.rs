@@ -4,6 +4,8 @@
 //! carry their width, so that another font is squeezed to it and never runs over a border.
 #![forbid(unsafe_code)]
 
+use unicode_width::UnicodeWidthChar as _;
+
 /// Advance widths of U+0020 to U+007E in thousandths of the font size.
 #[rustfmt::skip]
 const WIDTHS: [u16; 95] = [
@@ -15,8 +17,11 @@ const WIDTHS: [u16; 95] = [
     556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584,
 ];
 
-/// Width of other characters: no narrower than most of them are.
-const OTHER: u16 = 1000;
+/// Widths of other characters: of letters as they are in Latin, Greek and Cyrillic; of those that take two columns on a
+/// terminal, as in Chinese; of accents that stand over others.
+const LETTER: u16 = 600;
+const WIDE: u16 = 1000;
+const OVER: u16 = 0;
 
 /// Line height over font size.
 pub(super) const LINE: f64 = 1.2;
@@ -30,7 +35,11 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
 
 fn advance(c: char) -> u16 {
     let at = (c as usize).checked_sub(0x20);
-    at.and_then(|at| WIDTHS.get(at)).copied().unwrap_or(if c == '…' { 1000 } else { OTHER })
+    at.and_then(|at| WIDTHS.get(at)).copied().unwrap_or_else(|| match (c, c.width()) {
+        ('…', _) | (_, Some(2)) => WIDE,
+        (_, Some(0)) => OVER,
+        _ => LETTER,
+    })
 }
 
 /// The text, or its beginning with an ellipsis, so that it is at most `room` wide; empty when not even that fits.
@@ -113,6 +122,7 @@ mod tests {
     fn widths_are_helveticas() {
         assert!((width("Wi", 10.0) - 11.66).abs() < 1e-9);
         assert!((width("", 10.0)).abs() < 1e-9);
+        assert!((width("да类e\u{301}", 10.0) - 27.56).abs() < 1e-9);
     }
 
     #[test]

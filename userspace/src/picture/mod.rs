@@ -16,6 +16,7 @@ pub mod flame;
 mod font;
 mod gif;
 mod layered;
+mod letters;
 mod pdf;
 mod postscript;
 mod ranks;

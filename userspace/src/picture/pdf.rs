@@ -1,13 +1,14 @@
 //! A drawing as a PDF file of one page, as large as the drawing, with text that can be searched and copied.
 //!
-//! Helvetica is one of the fonts that every reader has, so none is embedded; characters outside its encoding show as `?`. A
-//! page is at most 14,400 points wide and high, a limit of readers: larger drawings are scaled down.
+//! Helvetica is one of the fonts that every reader has, so none is embedded; texts with characters outside its encoding are
+//! drawn as outlines. A page is at most 14,400 points wide and high, a limit of readers: larger drawings are scaled down.
 #![forbid(unsafe_code)]
 
 use pdf_writer::types::LineCapStyle;
 use pdf_writer::{Content, Finish as _, Name, Pdf, Rect, Ref, Str, TextStr};
 
 use super::font;
+use super::letters::{Contour, Letters};
 use super::scene::{Anchor, Colour, Scene, Shape, Step, Stroke};
 
 const PAGE_MOST: f64 = 14_400.0;
@@ -35,31 +36,32 @@ impl Scene {
         // From here on y grows downwards, as in the drawing.
         drawn.transform([scale as f32, 0.0, 0.0, -scale as f32, 0.0, height]);
         drawn.set_line_cap(LineCapStyle::ButtCap);
-        for shape in &self.shapes {
-            draw(shape, &mut drawn);
+        let mut letters = Letters::new();
+        let note = letters.lacking(self, |text| !is_encodable(text));
+        for shape in self.shapes.iter().chain(&note) {
+            draw(shape, &mut letters, &mut drawn);
         }
         pdf.stream(content, &drawn.finish());
         pdf.finish()
     }
 }
 
-fn draw(shape: &Shape, out: &mut Content) {
+fn draw(shape: &Shape, letters: &mut Letters, out: &mut Content) {
     match shape {
         Shape::Box { x, y, width, height, fill, border } => {
             out.rect(*x as f32, *y as f32, *width as f32, *height as f32);
             paint(*fill, border.as_ref(), out);
         }
         Shape::Path { start, steps, fill, stroke } => {
-            out.move_to(start.0 as f32, start.1 as f32);
-            for step in steps {
-                match *step {
-                    Step::To((x, y)) => out.line_to(x as f32, y as f32),
-                    Step::Curve(a, b, c) => {
-                        out.cubic_to(a.0 as f32, a.1 as f32, b.0 as f32, b.1 as f32, c.0 as f32, c.1 as f32)
-                    }
-                };
-            }
+            follow(*start, steps, out);
             paint(*fill, stroke.as_ref(), out);
+        }
+        Shape::Text { x, y, size, anchor, is_bold: _, colour, text } if !is_encodable(text) => {
+            for Contour { start, steps } in letters.outlines((*x, *y), *size, *anchor, text) {
+                follow(start, &steps, out);
+                out.close_path();
+            }
+            paint(Some(*colour), None, out);
         }
         Shape::Text { x, y, size, anchor, is_bold, colour, text } => {
             let width = font::width(text, *size);
@@ -75,6 +77,18 @@ fn draw(shape: &Shape, out: &mut Content) {
             out.show(Str(&encoded(text))).end_text();
         }
         Shape::Open { .. } | Shape::Close => {}
+    }
+}
+
+fn follow(start: (f64, f64), steps: &[Step], out: &mut Content) {
+    out.move_to(start.0 as f32, start.1 as f32);
+    for step in steps {
+        match *step {
+            Step::To((x, y)) => out.line_to(x as f32, y as f32),
+            Step::Curve(a, b, c) => {
+                out.cubic_to(a.0 as f32, a.1 as f32, b.0 as f32, b.1 as f32, c.0 as f32, c.1 as f32)
+            }
+        };
     }
 }
 
@@ -101,6 +115,11 @@ fn paint(fill: Option<Colour>, stroke: Option<&Stroke>, out: &mut Content) {
 
 fn parts(Colour(red, green, blue): Colour) -> [f32; 3] {
     [red, green, blue].map(|part| f32::from(part) / 255.0)
+}
+
+/// Whether [`encoded`] has every character of a text.
+pub(super) fn is_encodable(text: &str) -> bool {
+    text.chars().all(|c| matches!(c, ' '..='~' | '\u{a0}'..='\u{ff}' | '…' | '–' | '—'))
 }
 
 /// Text in `WinAnsi`, which agrees with Latin 1 outside 0x80 to 0x9f.

@@ -1,9 +1,11 @@
-//! A drawing as PostScript of one page, level 2, as large as the drawing.
+//! A drawing as PostScript of one page, level 2, as large as the drawing. Texts with characters that its Helvetica lacks are
+//! drawn as outlines.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
 
-use super::pdf::encoded;
+use super::letters::{Contour, Letters};
+use super::pdf::{encoded, is_encodable};
 use super::scene::{Anchor, Colour, Scene, Shape, Step, Stroke};
 
 /// Short names for what shapes are made of. Fonts are taken in Latin 1.
@@ -28,31 +30,34 @@ impl Scene {
             "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 {width} {height}\n%%Pages: 1\n%%LanguageLevel: 2\n%%EndComments\n\
              {PROLOGUE}%%Page: 1 1\n<< /PageSize [{width} {height}] >> setpagedevice\ngsave 0 {height} translate 1 -1 scale\n"
         );
-        for shape in &self.shapes {
-            draw(shape, &mut out);
+        let mut letters = Letters::new();
+        let note = letters.lacking(self, |text| !is_encodable(text));
+        for shape in self.shapes.iter().chain(&note) {
+            draw(shape, &mut letters, &mut out);
         }
         out.push_str("grestore\nshowpage\n%%EOF\n");
         out
     }
 }
 
-fn draw(shape: &Shape, out: &mut String) {
+fn draw(shape: &Shape, letters: &mut Letters, out: &mut String) {
     let _in_memory = match shape {
         Shape::Box { x, y, width, height, fill, border } => {
             let _in_memory = write!(out, "newpath {x:.2} {y:.2} {width:.2} {height:.2} b ");
             paint(*fill, border.as_ref(), out)
         }
         Shape::Path { start, steps, fill, stroke } => {
-            let _in_memory = write!(out, "newpath {:.2} {:.2} m ", start.0, start.1);
-            for step in steps {
-                let _in_memory = match step {
-                    Step::To((x, y)) => write!(out, "{x:.2} {y:.2} l "),
-                    Step::Curve(a, b, c) => {
-                        write!(out, "{:.2} {:.2} {:.2} {:.2} {:.2} {:.2} k ", a.0, a.1, b.0, b.1, c.0, c.1)
-                    }
-                };
-            }
+            out.push_str("newpath ");
+            follow(*start, steps, out);
             paint(*fill, stroke.as_ref(), out)
+        }
+        Shape::Text { x, y, size, anchor, is_bold: _, colour, text } if !is_encodable(text) => {
+            out.push_str("newpath ");
+            for Contour { start, steps } in letters.outlines((*x, *y), *size, *anchor, text) {
+                follow(start, &steps, out);
+                out.push_str("closepath ");
+            }
+            paint(Some(*colour), None, out)
         }
         Shape::Text { x, y, size, anchor, is_bold, colour, text } => {
             // Share of the text's width that stands left of x.
@@ -66,6 +71,18 @@ fn draw(shape: &Shape, out: &mut String) {
         }
         Shape::Open { .. } | Shape::Close => Ok(()),
     };
+}
+
+fn follow(start: (f64, f64), steps: &[Step], out: &mut String) {
+    let _in_memory = write!(out, "{:.2} {:.2} m ", start.0, start.1);
+    for step in steps {
+        let _in_memory = match step {
+            Step::To((x, y)) => write!(out, "{x:.2} {y:.2} l "),
+            Step::Curve(a, b, c) => {
+                write!(out, "{:.2} {:.2} {:.2} {:.2} {:.2} {:.2} k ", a.0, a.1, b.0, b.1, c.0, c.1)
+            }
+        };
+    }
 }
 
 fn paint(fill: Option<Colour>, stroke: Option<&Stroke>, out: &mut String) -> std::fmt::Result {
@@ -99,7 +116,17 @@ fn string(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scene::{BLACK, Scene};
     use super::string;
+
+    #[test]
+    fn other_letters_are_outlines() {
+        let mut scene = Scene { width: 90.0, height: 60.0, ..Scene::default() };
+        scene.text(1.0, 20.0, 9.0, BLACK, "данные");
+        let text = scene.postscript();
+        assert!(text.contains(" k ") && text.contains("closepath") && !text.contains("(?"), "{text}");
+        assert!(String::from_utf8_lossy(&scene.pdf()).contains(" c\n"));
+    }
 
     #[test]
     fn names_cannot_leave_their_string() {

@@ -1,17 +1,12 @@
 //! A drawing as pixels.
 //!
 //! 96 pixels to the inch, as Graphviz draws; a picture of more pixels than [`PIXELS_MOST`], or of a longer side than
-//! [`SIDE_MOST`], is scaled down. The letters are those of a font that is part of this program: pixels cannot leave the
-//! choice to their reader. Each text is stretched to the width that the layout gave it.
+//! [`SIDE_MOST`], is scaled down.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
-
-use epaint_default_fonts::UBUNTU_LIGHT;
 use tiny_skia::{FillRule, LineCap, Paint, Path, PathBuilder, Pixmap, Rect, StrokeDash, Transform};
-use ttf_parser::{Face, OutlineBuilder};
 
-use super::font;
+use super::letters::{Contour, Letters};
 use super::scene::{Anchor, Colour, Scene, Shape, Step, Stroke};
 
 /// Per point.
@@ -23,7 +18,7 @@ const PIXELS_MOST: f64 = (32 << 20) as f64;
 /// Letters of fewer pixels are not drawn: nobody can read them.
 const LETTER_LEAST: f64 = 1.5;
 /// Width of the line that makes a letter bold, over font size.
-const BOLD: f32 = 0.05;
+const BOLD: f64 = 0.05;
 
 /// Rows from the top, each from the left.
 #[derive(Debug)]
@@ -44,7 +39,8 @@ impl Scene {
         let mut canvas = Pixmap::new(width.into(), height.into()).expect("both sides are above 0 and bounded");
         canvas.fill(tiny_skia::Color::WHITE);
         let mut pen = Pen { canvas, scale, letters: Letters::new() };
-        for shape in &self.shapes {
+        let note = pen.letters.lacking(self, |_| true);
+        for shape in self.shapes.iter().chain(&note) {
             pen.draw(shape);
         }
         // Nothing is transparent: the background is not.
@@ -72,15 +68,7 @@ impl Pen {
             }
             Shape::Path { start, steps, fill, stroke } => {
                 let mut path = PathBuilder::new();
-                path.move_to(start.0 as f32, start.1 as f32);
-                for step in steps {
-                    match *step {
-                        Step::To((x, y)) => path.line_to(x as f32, y as f32),
-                        Step::Curve(a, b, c) => {
-                            path.cubic_to(a.0 as f32, a.1 as f32, b.0 as f32, b.1 as f32, c.0 as f32, c.1 as f32);
-                        }
-                    }
-                }
+                follow(*start, steps, &mut path);
                 if let Some(path) = path.finish() {
                     self.path(&path, *fill, stroke.as_ref(), transform);
                 }
@@ -110,32 +98,27 @@ impl Pen {
         }
     }
 
-    fn text(&mut self, (x, y): (f64, f64), size: f64, anchor: Anchor, is_bold: bool, colour: Colour, text: &str) {
-        let wanted = font::width(text, size);
-        let own: f64 = text.chars().map(|c| self.letters.advance(c)).sum::<f64>() * size;
-        if own <= 0.0 {
-            return;
+    fn text(&mut self, at: (f64, f64), size: f64, anchor: Anchor, is_bold: bool, colour: Colour, text: &str) {
+        let mut path = PathBuilder::new();
+        for Contour { start, steps } in self.letters.outlines(at, size, anchor, text) {
+            follow(start, &steps, &mut path);
+            path.close();
         }
-        let left = match anchor {
-            Anchor::Start => x,
-            Anchor::Middle => x - wanted / 2.0,
-            Anchor::End => x - wanted,
-        };
-        let (across, up) = (size * wanted / own, size);
-        let paint = paint(colour);
-        let bold = tiny_skia::Stroke { width: BOLD, ..tiny_skia::Stroke::default() };
-        let mut pen = left;
-        for c in text.chars() {
-            let letter = self.letters.get(c);
-            let place = Transform::from_row(across as f32, 0.0, 0.0, -up as f32, pen as f32, y as f32)
-                .post_scale(self.scale as f32, self.scale as f32);
-            if let Some(outline) = &letter.outline {
-                self.canvas.fill_path(outline, &paint, FillRule::Winding, place, None);
-                if is_bold {
-                    self.canvas.stroke_path(outline, &paint, &bold, place, None);
-                }
+        let Some(path) = path.finish() else { return };
+        let bold = Stroke { colour, width: size * BOLD, is_dashed: false };
+        let transform = Transform::from_scale(self.scale as f32, self.scale as f32);
+        self.path(&path, Some(colour), Some(&bold).filter(|_| is_bold), transform);
+    }
+}
+
+fn follow(start: (f64, f64), steps: &[Step], path: &mut PathBuilder) {
+    path.move_to(start.0 as f32, start.1 as f32);
+    for step in steps {
+        match *step {
+            Step::To((x, y)) => path.line_to(x as f32, y as f32),
+            Step::Curve(a, b, c) => {
+                path.cubic_to(a.0 as f32, a.1 as f32, b.0 as f32, b.1 as f32, c.0 as f32, c.1 as f32);
             }
-            pen += letter.advance * across;
         }
     }
 }
@@ -144,72 +127,6 @@ fn paint(Colour(red, green, blue): Colour) -> Paint<'static> {
     let mut paint = Paint { anti_alias: true, ..Paint::default() };
     paint.set_color_rgba8(red, green, blue, 255);
     paint
-}
-
-/// Outlines of letters, each made once; lengths over font size, y upwards.
-struct Letters {
-    face: Face<'static>,
-    known: HashMap<char, Letter>,
-}
-
-#[derive(Clone, Default)]
-struct Letter {
-    outline: Option<Path>,
-    advance: f64,
-}
-
-impl Letters {
-    fn new() -> Letters {
-        let face = Face::parse(UBUNTU_LIGHT, 0).expect("the font of this program is whole");
-        Letters { face, known: HashMap::new() }
-    }
-
-    fn advance(&mut self, c: char) -> f64 {
-        self.get(c).advance
-    }
-
-    /// What the font lacks shows as a question mark.
-    fn get(&mut self, c: char) -> &Letter {
-        let face = &self.face;
-        self.known.entry(c).or_insert_with(|| {
-            let Some(glyph) = face.glyph_index(c).or_else(|| face.glyph_index('?')) else { return Letter::default() };
-            let unit = 1.0 / f32::from(face.units_per_em());
-            let mut outline = Outline { path: PathBuilder::new(), unit };
-            let _box_if_any = face.outline_glyph(glyph, &mut outline);
-            let advance = f64::from(face.glyph_hor_advance(glyph).unwrap_or(0)) * f64::from(unit);
-            Letter { outline: outline.path.finish(), advance }
-        })
-    }
-}
-
-/// Takes an outline in the font's units.
-struct Outline {
-    path: PathBuilder,
-    unit: f32,
-}
-
-impl OutlineBuilder for Outline {
-    fn move_to(&mut self, x: f32, y: f32) {
-        self.path.move_to(x * self.unit, y * self.unit);
-    }
-
-    fn line_to(&mut self, x: f32, y: f32) {
-        self.path.line_to(x * self.unit, y * self.unit);
-    }
-
-    fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
-        let unit = self.unit;
-        self.path.quad_to(x1 * unit, y1 * unit, x * unit, y * unit);
-    }
-
-    fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
-        let unit = self.unit;
-        self.path.cubic_to(x1 * unit, y1 * unit, x2 * unit, y2 * unit, x * unit, y * unit);
-    }
-
-    fn close(&mut self) {
-        self.path.close();
-    }
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ impl SymbolFile {
     }
 
     /// The address in the file; `None` outside what it loads.
-    pub(super) fn svma(&self, avma: u64, mappings: &Mappings) -> Option<u64> {
+    pub(super) fn svma(&self, avma: u64, space: &Space<'_>) -> Option<u64> {
         let holds = |svma: &u64| {
             let segments = self.image.segments().iter();
             segments.clone().any(|segment| *svma >= segment.address && svma - segment.address < segment.size)
@@ -96,12 +96,12 @@ impl SymbolFile {
         match self.translation {
             Translation::Same => Some(avma).filter(holds),
             Translation::Offset => {
-                let mapping = mappings.find(avma)?;
+                let mapping = space.mappings.find(avma)?;
                 self.image.svma(mapping.file_offset(avma))
             }
             Translation::Distance => {
                 let first = self.image.segments().first()?;
-                let distance = avma.wrapping_sub(start(mappings.find(avma)?, mappings));
+                let distance = space.distance(avma)?;
                 let page = first.address & !(PAGE - 1);
                 Some(page.wrapping_add(distance)).filter(holds)
             }
@@ -111,11 +111,21 @@ impl SymbolFile {
 
 const PAGE: u64 = 4096;
 
-/// Where the file of a mapping begins in memory.
-pub(super) fn start(mapping: &Mapping, mappings: &Mappings) -> u64 {
-    let is_first = |other: &&Mapping| other.path == mapping.path && other.start <= mapping.start && other.offset == 0;
-    let first = mappings.iter().rfind(is_first);
-    first.map_or_else(|| mapping.start.wrapping_sub(mapping.offset), |first| first.start)
+/// Mappings with the places where their files begin.
+pub(super) struct Space<'a> {
+    pub(super) mappings: &'a Mappings,
+    starts: Vec<u64>,
+}
+
+impl<'a> Space<'a> {
+    pub(super) fn of(mappings: &'a Mappings) -> Space<'a> {
+        Space { mappings, starts: mappings.file_starts() }
+    }
+
+    /// How far behind the beginning of its file an address lies in memory; `None` outside every mapping.
+    pub(super) fn distance(&self, avma: u64) -> Option<u64> {
+        self.mappings.place(avma).map(|at| avma.wrapping_sub(self.starts[at]))
+    }
 }
 
 /// The files that may hold the symbols of a mapping, best first.
@@ -148,7 +158,7 @@ fn candidates(mapping: &Mapping, root: Option<&Path>) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{SymbolFile, candidates, start};
+    use super::{Space, SymbolFile, candidates};
     use crate::model::{Mapping, Mappings};
     use crate::symbolize::Sources;
     use std::path::{Path, PathBuf};
@@ -163,22 +173,11 @@ mod tests {
         let mut mappings = Mappings::default();
         mappings.add(mapping(0x10000, 0x20000, 0, &path));
         let file = SymbolFile::find(mappings.find(0x10000), false, &Sources::default()).expect("an ELF file");
-        assert_eq!(file.svma(0x10040, &mappings), Some(0x40));
-        assert_eq!(file.svma(0x30000, &mappings), None);
+        assert_eq!(file.svma(0x10040, &Space::of(&mappings)), Some(0x40));
+        assert_eq!(file.svma(0x30000, &Space::of(&mappings)), None);
         let text = mapping(0x10000, 0x20000, 0, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")));
         let refused = SymbolFile::find(Some(&text), false, &Sources::default()).expect_err("no ELF file");
         assert!(refused.contains("Cargo.toml: not an ELF file"), "{refused}");
-    }
-
-    #[test]
-    fn a_file_begins_at_its_nearest_first_mapping() {
-        let mut mappings = Mappings::default();
-        for (start, offset) in [(0x1000, 0), (0x2000, 0x1000), (0x9000, 0), (0xa000, 0x1000)] {
-            mappings.add(mapping(start, start + 0x1000, offset, Path::new("/lib")));
-        }
-        let of = |avma| start(mappings.find(avma).expect("mapped"), &mappings);
-        assert_eq!((of(0x2010), of(0xa010)), (0x1000, 0x9000));
-        assert_eq!(start(&mapping(0x5000, 0x6000, 0x3000, Path::new("/other")), &mappings), 0x2000);
     }
 
     #[test]

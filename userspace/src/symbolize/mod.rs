@@ -27,9 +27,9 @@ pub use cache::{Function, Problem, Site, Symbols};
 use foldhash::fast::RandomState;
 
 use crate::image::Call;
-use crate::model::{Mapping, Mappings, Profile, call_site};
+use crate::model::{Mapping, Profile, call_site};
 pub use files::Sources;
-use files::SymbolFile;
+use files::{Space, SymbolFile};
 use name::Name;
 use symfile::SymFile;
 
@@ -44,13 +44,14 @@ struct Task<'a> {
 /// Names every address of the profile's stacks.
 pub fn resolve(profile: &Profile, sources: &Sources) -> Symbols {
     let tasks = Mutex::new(tasks(profile, sources));
+    let space = Space::of(profile.mappings());
     let results = Mutex::new(Symbols::default());
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     thread::scope(|scope| {
         let work = || {
             loop {
                 let Some(task) = tasks.lock().expect("no task panics").pop() else { break };
-                let (sites, problem) = task.run(profile, sources);
+                let (sites, problem) = task.run(profile, &space, sources);
                 let mut results = results.lock().expect("no task panics");
                 results.sites.extend(sites);
                 results.problems.extend(problem);
@@ -110,21 +111,20 @@ fn main_program<'a>(profile: &'a Profile, sources: &Sources) -> Option<&'a Path>
 }
 
 impl Task<'_> {
-    fn run(self, profile: &Profile, sources: &Sources) -> (Vec<(u64, Site)>, Option<Problem>) {
-        let mappings = profile.mappings();
+    fn run(self, profile: &Profile, space: &Space<'_>, sources: &Sources) -> (Vec<(u64, Site)>, Option<Problem>) {
         let mut sites: Vec<(u64, Site)> = self
             .addresses
             .iter()
             .map(|&avma| {
                 let is_allocator = profile.is_allocator(avma);
-                (avma, Site { label: label(avma, mappings), is_allocator, ..Site::default() })
+                (avma, Site { label: label(avma, space), is_allocator, ..Site::default() })
             })
             .collect();
         let file = SymbolFile::find(self.mapping, self.is_program, sources);
-        let by_symfile = self.name_by_symfile(file.as_ref().ok(), &mut sites, mappings, sources);
+        let by_symfile = self.name_by_symfile(file.as_ref().ok(), &mut sites, space, sources);
         if let Ok(file) = &file {
             let demangle = |linker: &str| name::of(linker, String::from(&*file.image.full_name(linker)));
-            name_sites(&mut sites, |avma| file.svma(avma, mappings), |svmas| file.image.calls(svmas), demangle);
+            name_sites(&mut sites, |avma| file.svma(avma, space), |svmas| file.image.calls(svmas), demangle);
         }
         let unnamed = sites.iter().filter(|(_, site)| site.functions.is_empty() && !site.is_allocator).count();
         let problem = (unnamed > 0).then(|| Problem {
@@ -140,7 +140,7 @@ impl Task<'_> {
         &self,
         file: Option<&SymbolFile>,
         sites: &mut [(u64, Site)],
-        mappings: &Mappings,
+        space: &Space<'_>,
         sources: &Sources,
     ) -> Result<(), String> {
         let Some(mapping) = self.mapping.filter(|_| file.is_none_or(|file| !file.image.has_names())) else {
@@ -151,10 +151,10 @@ impl Task<'_> {
         let Some(symfile) = SymFile::find(name, build_id, &sources.debug_directories) else { return Ok(()) };
         let base = file.and_then(|file| file.image.segments().first()).map_or(0, |segment| segment.address);
         let place = |avma: u64| match file {
-            Some(file) if symfile.is_relative() => file.svma(avma, mappings).map(|svma| svma.wrapping_sub(base)),
-            Some(file) => file.svma(avma, mappings),
+            Some(file) if symfile.is_relative() => file.svma(avma, space).map(|svma| svma.wrapping_sub(base)),
+            Some(file) => file.svma(avma, space),
             // Position-independent files begin at 0, others are known by their file only.
-            None => mappings.find(avma).map(|mapping| avma.wrapping_sub(files::start(mapping, mappings))),
+            None => space.distance(avma),
         };
         let mut failed = Ok(());
         let calls = |places: &[u64]| {
@@ -221,12 +221,10 @@ fn inlined_name(linker: &str, in_rust: bool, demangle: &impl Fn(&str) -> Name) -
 }
 
 /// File and distance from where the file begins in memory, or the bare address.
-fn label(avma: u64, mappings: &Mappings) -> String {
-    match mappings.find(avma).filter(|mapping| !mapping.path.as_os_str().is_empty()) {
-        Some(mapping) => {
-            let distance = avma.wrapping_sub(files::start(mapping, mappings));
-            format!("{}+{distance:#x}", mapping.short_name())
-        }
+fn label(avma: u64, space: &Space<'_>) -> String {
+    let mapping = space.mappings.find(avma).filter(|mapping| !mapping.path.as_os_str().is_empty());
+    match mapping.zip(space.distance(avma)) {
+        Some((mapping, distance)) => format!("{}+{distance:#x}", mapping.short_name()),
         None => format!("{avma:016x}"),
     }
 }

@@ -32,6 +32,8 @@ pub(super) const HEADERS: [(&str, &str); 6] = [
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asker<'a> {
     pub(super) host: Option<&'a str>,
+    /// Of the request's line, where that names a whole address, as it does for a proxy.
+    pub(super) authority: Option<&'a str>,
     pub(super) origin: Option<&'a str>,
     pub(super) fetch_site: Option<&'a str>,
 }
@@ -46,7 +48,7 @@ pub(super) fn token() -> io::Result<String> {
 /// Says why a request is refused.
 pub(super) fn refuse(asker: &Asker<'_>, port: u16) -> Option<&'static str> {
     let is_ours = |name: &str| [format!("127.0.0.1:{port}"), format!("localhost:{port}")].iter().any(|own| own == name);
-    if !asker.host.is_some_and(is_ours) {
+    if !asker.host.is_some_and(is_ours) || !asker.authority.is_none_or(is_ours) {
         return Some("the Host of the request is not this server");
     }
     if asker.origin.is_some_and(|origin| !origin.strip_prefix("http://").is_some_and(is_ours)) {
@@ -87,6 +89,10 @@ mod tests {
         ] {
             assert!(refuse(&Asker { host, ..own }, 7000).is_some(), "{host:?}");
         }
+        for authority in ["evil.example:7000", "127.0.0.1:7001", "me@127.0.0.1:7000"] {
+            assert!(refuse(&Asker { authority: Some(authority), ..own }, 7000).is_some(), "{authority}");
+        }
+        assert_eq!(refuse(&Asker { authority: Some("127.0.0.1:7000"), ..own }, 7000), None);
         for origin in ["null", "https://127.0.0.1:7000", "http://evil.example", "http://127.0.0.1:7001", ""] {
             assert!(refuse(&Asker { origin: Some(origin), ..own }, 7000).is_some(), "{origin}");
         }

@@ -14,11 +14,12 @@ use std::{io, pin::pin};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, ORIGIN};
+use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -28,6 +29,8 @@ use super::guard::{self, Asker, HEADERS};
 const HEAD_MOST: usize = 16 << 10;
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 const CONNECTIONS: usize = 64;
+/// As many more are told that there is no room; beyond that they are closed.
+const TURN_AWAY_WITHIN: Duration = Duration::from_secs(1);
 /// A refused accept (too many open files) is tried again after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -56,6 +59,7 @@ impl Server {
     pub async fn serve(self, app: Arc<App>, stop: impl Future<Output = ()>) {
         let (port, token): (u16, Arc<str>) = (self.port, self.token.into());
         let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let turned_away = Arc::new(Semaphore::new(CONNECTIONS));
         let mut stop = pin!(stop);
         loop {
             let accepted = tokio::select! {
@@ -66,7 +70,15 @@ impl Server {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let Ok(permit) = room.clone().try_acquire_owned() else { continue };
+            let Ok(permit) = room.clone().try_acquire_owned() else {
+                if let Ok(permit) = turned_away.clone().try_acquire_owned() {
+                    tokio::spawn(async move {
+                        turn_away(stream).await;
+                        drop(permit);
+                    });
+                }
+                continue;
+            };
             let (app, token) = (app.clone(), token.clone());
             tokio::spawn(async move {
                 connection(stream, app, token, port).await;
@@ -84,6 +96,25 @@ pub async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, app: Arc<Ap
     let _ended = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
+/// Says that there is no room, to one that has asked or asks within a second.
+async fn turn_away(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let words = format!("{CONNECTIONS} connections are open, and no more are taken; try again in {HEAD_WITHIN:?}\n");
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\nretry-after: {}\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n",
+        HEAD_WITHIN.as_secs(),
+        words.len()
+    );
+    let said = async {
+        // What is not read when the connection is closed would have the answer thrown away.
+        let mut asked = vec![0; HEAD_MOST];
+        let _gone = stream.read(&mut asked).await;
+        let _gone = stream.write_all((head + &words).as_bytes()).await;
+        let _gone = stream.shutdown().await;
+    };
+    let _too_slow = tokio::time::timeout(TURN_AWAY_WITHIN, said).await;
+}
+
 async fn answer(
     request: Request<Incoming>,
     app: Arc<App>,
@@ -94,6 +125,7 @@ async fn answer(
     let asker = Asker {
         // A header that is there but no text must not pass for one that is not there.
         host: header(HOST),
+        authority: request.uri().authority().map(Authority::as_str),
         origin: request.headers().get(ORIGIN).map(|value| value.to_str().unwrap_or("?")),
         fetch_site: request.headers().get("sec-fetch-site").map(|value| value.to_str().unwrap_or("?")),
     };

@@ -38,6 +38,7 @@ const MAY_HOLD: &[(&str, &str)] = &[
     ("ebpf/common/tests/", "records as bytes"),
     ("userspace/src/wait.rs", "poll, timers and signals as descriptors"),
     ("userspace/src/fsuser.rs", "file-system ids of a thread"),
+    ("userspace/src/memory.rs", "an allocator"),
     ("userspace/src/image/bytes.rs", "maps files"),
     ("userspace/src/cli/run.rs", "the child between fork and exec"),
     ("userspace/src/remote/memory.rs", "memory of another process"),

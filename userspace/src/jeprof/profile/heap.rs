@@ -118,6 +118,7 @@ fn records(
     taking.read(rest_of(source), blocks::BLOCK, |byte| working.done(byte))?;
     drop(working);
     taking.skipped.report(name);
+    taking.report_cut();
     Ok((taking.profile, taking.threads))
 }
 
@@ -240,6 +241,18 @@ impl Taking<'_> {
             self.threads.entry(thread).or_default().add(ids, value);
         }
         Ok(())
+    }
+
+    /// Says when the file ends where numbers of a stack must stand.
+    fn report_cut(&self) {
+        if let (Current::Unread { place, .. }, false) = (&self.current, self.in_map) {
+            say(format_args!(
+                "{}:{}: byte {}: the file ends behind this stack and has no numbers of it: it was cut short\n",
+                self.name.display(),
+                place.line,
+                place.byte
+            ));
+        }
     }
 
     fn skip(&mut self, skipped: Skipped) {

@@ -16,7 +16,7 @@ pub mod scale;
 pub mod symbolized;
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -29,6 +29,9 @@ use super::stacks::{PcId, Pcs, Stacks};
 use super::stop::{Result, Stop, reason};
 use super::streams::say;
 use super::values::Kind;
+
+/// Of a line that is shown in an error.
+const SHOWN_BYTES: usize = 60;
 
 /// What one file holds.
 #[derive(Debug, Default)]
@@ -129,13 +132,34 @@ pub fn read(path: &Path, context: &mut Context<'_>) -> Result<Profile> {
             "Old format contention profile: mistakenly reports condition variable signals as lock contentions.\n"
         ));
         contention::read(&mut source, context)?
-    } else if is_marker(&line, &["profile"]) || symbols.is_none() {
+    } else if is_marker(&line, &["profile"]) {
         cpu::read(source, context)?
+    } else if symbols.is_none() {
+        cpu::read(source, context).map_err(|stop| of_no_kind(stop, path, &line))?
     } else {
         return Err(Stop::error(format!("{}: Cannot recognize profile section after symbols.\n", path.display())));
     };
     profile.symbols = symbols;
     Ok(profile)
+}
+
+/// Says of a file that was read as a CPU profile, for want of a word that names another kind, what it is instead.
+fn of_no_kind(stop: Stop, path: &Path, line: &[u8]) -> Stop {
+    let Stop::Error(message) = stop else { return stop };
+    let is_cpu = line.is_empty() && !message.contains("header size") && !message.contains("not a profile file");
+    if is_cpu {
+        return Stop::Error(message);
+    }
+    let is_empty = fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == 0);
+    let what = match () {
+        () if is_empty => "the file is empty".to_owned(),
+        () if line.is_empty() => "not a heap, growth, contention or CPU profile".to_owned(),
+        () => format!(
+            "not a heap, growth, contention or CPU profile; it begins with {:?}",
+            String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)])
+        ),
+    };
+    Stop::Error(format!("{message}{}:1: byte 0: {what}\n", path.display()))
 }
 
 /// The first line that is no command. Empty when the file does not begin with text (its bytes are then still there);

@@ -1,0 +1,114 @@
+//! What the commands that read profiles say of input and options that they cannot use: what failed, on what, why, and what
+//! to do.
+
+use std::fs;
+use std::path::Path;
+
+use jeprobe_tests::{Ended, Run, TempDir, artefact};
+
+fn jeprobe(directory: &Path, args: &[&str]) -> Ended {
+    Run::new(artefact::command()).args(args).dir(directory).finish()
+}
+
+fn jeprof(directory: &Path, args: &[&str]) -> Ended {
+    // A name that is no file is asked for on the network; there is none in a test.
+    Run::new(artefact::jeprof()).args(args).dir(directory).env("JEPROF_TMPDIR", directory).finish()
+}
+
+/// A directory with some files to be read.
+fn directory() -> TempDir {
+    let directory = TempDir::new("reader-errors");
+    let profile = fs::read(artefact::fixture("report/leak.heap")).expect("a fixture");
+    let write = |name: &str, bytes: &[u8]| fs::write(directory.path().join(name), bytes).expect("written");
+    write("good.heap", &profile);
+    write("cut.heap", &profile[..700]);
+    write("empty.heap", b"");
+    write("junk.heap", b"\xff\xfe\x80\x81\x82\x83\x84\x85\x86");
+    write("text.heap", b"root:x:0:0:root:/root:/bin/bash\n");
+    directory
+}
+
+#[test]
+fn options_that_cannot_be_used() {
+    let directory = directory();
+    for (args, error, hint) in [
+        (
+            &["report", "--focus", "(", "good.heap"][..],
+            "cannot use the pattern \"(\": unclosed group",
+            "put \\ before what shall stand for itself: \\( ",
+        ),
+        (
+            &["report", "--sysroot", "nowhere", "good.heap"],
+            "cannot use the directory nowhere of --sysroot\n  caused by: No such file or directory",
+            "check the spelling",
+        ),
+        (
+            &["report", "--debug-dir", "good.heap", "good.heap"],
+            "cannot use the directory good.heap of --debug-dir\n  caused by: Not a directory",
+            "check the spelling",
+        ),
+        (
+            &["report", "--debuginfod", "debuginfod.example", "good.heap"],
+            "\"debuginfod.example\" of --debuginfod is no address of a server",
+            "name it with its protocol: --debuginfod https://HOST",
+        ),
+        (
+            &["report", "good.heap/x"],
+            "cannot read good.heap/x\n  caused by: Not a directory",
+            "a part of the path is a file",
+        ),
+        (
+            &["diff", "good.heap"],
+            "two profiles are compared, the old and the new one; 1 given",
+            "jeprobe diff OLD NEW; ",
+        ),
+        (&["timeline", "good.heap"], "growth needs at least two profiles, 1 given", "name them in the order of time"),
+    ] {
+        let ended = jeprobe(directory.path(), args);
+        assert_eq!((ended.code(), ended.stdout.as_str()), (1, ""), "{ended}");
+        assert!(ended.stderr.starts_with(&format!("jeprobe: error: {error}")), "{ended}");
+        assert!(ended.stderr.contains(&format!("\nhint: {hint}")), "{ended}");
+    }
+    let size = Run::new(artefact::command()).args(["report", "good.heap"]).env("JEPROBE_MEMORY_LIMIT", "much");
+    let ended = size.dir(directory.path()).finish();
+    assert!(
+        ended.code() == 1 && ended.stderr.contains("\"much\" of JEPROBE_MEMORY_LIMIT is no size\nhint: "),
+        "{ended}"
+    );
+}
+
+#[test]
+fn a_difference_of_nothing_has_no_empty_headings() {
+    let directory = directory();
+    let ended = jeprobe(directory.path(), &["diff", "good.heap", "good.heap"]).ok();
+    assert!(ended.stdout.contains("0 grown, 0 shrunk, 0 new, 0 gone"), "{ended}");
+    assert!(!ended.stderr.contains("the old profile:"), "nothing is to be said of it: {ended}");
+    assert!(ended.stderr.starts_with("the new profile:\nunresolved: "), "{ended}");
+}
+
+#[test]
+fn jeprof_says_what_a_file_is_instead() {
+    let directory = directory();
+    for (name, words) in [
+        ("empty.heap", "empty.heap:1: byte 0: the file is empty\n"),
+        ("junk.heap", "junk.heap:1: byte 0: not a heap, growth, contention or CPU profile\n"),
+        (
+            "text.heap",
+            "not a heap, growth, contention or CPU profile; it begins with \"root:x:0:0:root:/root:/bin/bash\"\n",
+        ),
+        (
+            "nowhere.heap",
+            "nowhere.heap: No such file or directory; what is no plain file is taken for the name of a server\n",
+        ),
+        (".", ".: is a directory; what is no plain file is taken for the name of a server\n"),
+    ] {
+        let ended = jeprof(directory.path(), &["--text", "/bin/true", name]);
+        assert_eq!((ended.code(), ended.stdout.as_str()), (1, ""), "{ended}");
+        assert!(ended.stderr.ends_with(words), "{ended}");
+    }
+    let cut = jeprof(directory.path(), &["--text", "/bin/true", "cut.heap"]).ok();
+    assert!(
+        cut.stderr.contains("cut.heap:13: byte 620: the file ends behind this stack and has no numbers of it"),
+        "{cut}"
+    );
+}

@@ -1,0 +1,268 @@
+//! How much memory a command that reads profiles may take, and what it says when that is not enough.
+//!
+//! What such a command needs grows with its input, so a limit is set before anything is read: [`bound`] takes nine tenths of
+//! what the machine and the control group have free, or what [`VARIABLE`] says, as the limit of writable memory
+//! (`RLIMIT_DATA`). The kernel then refuses memory instead of having it taken from others, and [`Bounded`], the programs'
+//! allocator, ends the command with words and exit code 1. Memory that is refused by any other limit (`ulimit -v`) ends it
+//! the same way.
+//!
+//! Allocates nothing once memory is refused.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::env;
+use std::fmt::{self, Write as _};
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::Error;
+use crate::progress;
+
+/// Names another limit: bytes, or with K, M, G or T; `unlimited` for none.
+pub const VARIABLE: &str = "JEPROBE_MEMORY_LIMIT";
+
+/// The limit, in bytes, and the name of the command.
+static SET: OnceLock<(u64, &str)> = OnceLock::new();
+
+/// Limits what this process may take from here on. `command`: its name in words.
+pub fn bound(command: &'static str) -> Result<(), Error> {
+    let wanted = match env::var(VARIABLE) {
+        Ok(text) if !text.is_empty() => parse(&text).ok_or(Error::MemoryLimit { value: text })?,
+        _ => free().map_or(u64::MAX, |bytes| bytes / 10 * 9),
+    };
+    let Rlimit { current, maximum } = getrlimit(Resource::Data);
+    let limit = wanted.min(current.unwrap_or(u64::MAX));
+    let bytes = Some(limit).filter(|&limit| limit < u64::MAX);
+    // Without a limit the command works all the same.
+    let _not_limited = setrlimit(Resource::Data, Rlimit { current: bytes, maximum });
+    let _set_before = SET.set((limit, command));
+    Ok(())
+}
+
+/// `512M` and the like; `u64::MAX` for none.
+fn parse(text: &str) -> Option<u64> {
+    if text == "unlimited" {
+        return Some(u64::MAX);
+    }
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().trim_end_matches("ib") {
+        "" | "b" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
+}
+
+/// Bytes that this process may take without taking them from others; `None` where the kernel does not say.
+fn free() -> Option<u64> {
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    let machine = read(Path::new("/proc/meminfo")).and_then(|text| available(&text));
+    let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let group = groups.lines().filter_map(|line| {
+        let (folder, limit, usage) = group_files(line)?;
+        let number = |name: &str| read(&folder.join(name))?.trim().parse::<u64>().ok();
+        let cached = read(&folder.join("memory.stat")).map_or(0, |text| cached(&text));
+        Some(number(limit)?.saturating_sub(number(usage)?.saturating_sub(cached)))
+    });
+    machine.into_iter().chain(group).min()
+}
+
+/// `MemAvailable` of `/proc/meminfo`, in bytes.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Bytes of files that a control group's usage counts and that the kernel gives up when memory is needed, by `memory.stat`.
+fn cached(stat: &str) -> u64 {
+    // The first version of control groups has the numbers of a group with those below it under names of their own.
+    let prefix = if stat.contains("total_active_file ") { "total_" } else { "" };
+    let bytes = |name: &str| {
+        let of = |line: &str| line.strip_prefix(prefix)?.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok();
+        stat.lines().find_map(of).unwrap_or(0)
+    };
+    bytes("active_file").saturating_add(bytes("inactive_file"))
+}
+
+/// Folder of a control group that limits memory, by its line of `/proc/self/cgroup`, and the names of its limit and usage.
+fn group_files(line: &str) -> Option<(std::path::PathBuf, &'static str, &'static str)> {
+    let mut parts = line.splitn(3, ':');
+    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+    let (root, limit, usage) = if controllers.is_empty() {
+        ("/sys/fs/cgroup", "memory.max", "memory.current")
+    } else if controllers.split(',').any(|name| name == "memory") {
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+    } else {
+        return None;
+    };
+    // In a container the path is that of the host, and its own group is the root.
+    let own = Path::new(root).join(path.trim_start_matches('/'));
+    Some((if own.join(limit).exists() { own } else { root.into() }, limit, usage))
+}
+
+/// The system's allocator; memory that is refused ends the process with words.
+#[derive(Debug)]
+pub struct Bounded;
+
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Bounded {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the conditions of this function, which are the same.
+        let block = unsafe { System.alloc(layout) };
+        granted(block, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        let block = unsafe { System.alloc_zeroed(layout) };
+        granted(block, layout.size())
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        let block = unsafe { System.realloc(block, layout, size) };
+        granted(block, size)
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+fn granted(block: *mut u8, size: usize) -> *mut u8 {
+    if block.is_null() {
+        refused(size);
+    }
+    block
+}
+
+/// Says that memory was refused, and ends the process.
+#[cold]
+fn refused(size: usize) -> ! {
+    static SAYING: AtomicBool = AtomicBool::new(false);
+    // One thread says it; a message that needs memory itself would come here again and end without.
+    if SAYING.swap(true, Ordering::AcqRel) {
+        thread::sleep(Duration::from_secs(1));
+        exit();
+    }
+    let mut line = Line { bytes: [0; LINE_BYTES], length: 0 };
+    let (limit, command) = SET.get().copied().unwrap_or((u64::MAX, "jeprobe"));
+    progress::innermost(|what| {
+        let _cut = words(&mut line, command, what, size as u64, limit);
+    });
+    let _nobody_listens = io::stderr().write_all(&line.bytes[..line.length]);
+    exit();
+}
+
+fn exit() -> ! {
+    // SAFETY: ends the process; nothing runs afterwards, so no state is left broken.
+    unsafe { libc::_exit(1) }
+}
+
+fn words(out: &mut Line, command: &str, what: Option<&str>, size: u64, limit: u64) -> fmt::Result {
+    write!(out, "{command}: error: out of memory")?;
+    if let Some(what) = what {
+        // Names of files are long at times; what follows must have room.
+        let end = (0..=what.len().min(NAME_BYTES)).rev().find(|&at| what.is_char_boundary(at)).unwrap_or(0);
+        write!(out, " while {}{}", &what[..end], if end < what.len() { "…" } else { "" })?;
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    write!(out, ": {} MiB more were refused", mib(size))?;
+    if limit < u64::MAX {
+        write!(out, "; the limit is {} MiB", mib(limit))?;
+    }
+    writeln!(
+        out,
+        "\nhint: memory grows with distinct stacks and addresses; take profiles with a larger sampling interval \
+         (lg_prof_sample), or name another limit: {VARIABLE}=8G"
+    )
+}
+
+const LINE_BYTES: usize = 1024;
+const NAME_BYTES: usize = 400;
+
+/// Text on the stack; what does not fit is cut.
+struct Line {
+    bytes: [u8; LINE_BYTES],
+    length: usize,
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.length..];
+        let count = text.len().min(room.len());
+        room[..count].copy_from_slice(&text.as_bytes()[..count]);
+        self.length += count;
+        if count < text.len() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LINE_BYTES, Line, available, cached, group_files, parse, words};
+
+    #[test]
+    fn sizes_have_units() {
+        let cases = [
+            ("1", Some(1)),
+            ("64K", Some(64 << 10)),
+            ("512M", Some(512 << 20)),
+            ("8g", Some(8 << 30)),
+            ("8GiB", Some(8 << 30)),
+            ("2T", Some(2 << 40)),
+            ("unlimited", Some(u64::MAX)),
+            ("", None),
+            ("0", None),
+            ("-1", None),
+            ("8 G", None),
+            ("G", None),
+            ("99999999T", None),
+            ("1.5G", None),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(parse(text), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_free_is_what_the_kernel_says() {
+        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:   23078000 kB\n"), Some(23_078_000 << 10));
+        assert_eq!(available("MemFree: 1 kB\n"), None);
+        let second = "anon 7\nfile 9\ninactive_file 100\nactive_file 20\nworkingset_activate_file 3\n";
+        assert_eq!(cached(second), 120);
+        assert_eq!(cached(&format!("{second}total_inactive_file 1000\ntotal_active_file 200\n")), 1200);
+        assert_eq!(cached("junk"), 0);
+        let (folder, limit, _) = group_files("5:cpu,memory:/no/such/group").expect("a group");
+        assert_eq!((folder.to_str(), limit), (Some("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"));
+        assert_eq!(group_files("0::/").map(|(_, limit, _)| limit), Some("memory.max"));
+        for line in ["4:cpu:/x", "junk", ""] {
+            assert_eq!(group_files(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_words_name_work_need_and_limit() {
+        let said = |what: Option<&str>, limit| {
+            let mut line = Line { bytes: [0; LINE_BYTES], length: 0 };
+            words(&mut line, "jeprof", what, 5 << 20, limit).expect("it fits");
+            String::from_utf8(line.bytes[..line.length].to_vec()).expect("text")
+        };
+        let text = said(Some("reading x.heap"), 64 << 20);
+        let first =
+            "jeprof: error: out of memory while reading x.heap: 5 MiB more were refused; the limit is 64 MiB\nhint: ";
+        assert!(text.starts_with(first) && text.ends_with("JEPROBE_MEMORY_LIMIT=8G\n"), "{text}");
+        let long = "é".repeat(900);
+        let text = said(Some(&long), u64::MAX);
+        assert!(text.contains("é…: 5 MiB more were refused\nhint: ") && text.ends_with("8G\n"), "{text}");
+    }
+}
