@@ -94,9 +94,9 @@ fn run(part: &str, count: u64) {
                     hooks::jeprobe_hook_free(ptr, 256, 0);
                 }
                 "sample" => {
-                    let object = Object { ptr, requested: 250, usable: 256 };
+                    let object = Object { ptr, home: 0, requested: 250, usable: 256 };
                     assert!(prof::sample(&thread, Some(object), 256, i, i).marked);
-                    assert!(prof::free(&thread, ptr, 256));
+                    assert!(prof::free(&thread, ptr, 0, 256));
                 }
                 _ => panic!("no part {part}"),
             }

@@ -14,7 +14,7 @@ use crate::emap;
 use crate::error::AllocError;
 use crate::extent::{Extent, State};
 use crate::pages::{Fit, PageStats, Pages, Which};
-use crate::prim::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::prim::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::quick;
 use crate::sizeclass::{CACHED_MAX, LOOKUP, NBINS, SlabShape, index_of, size_of_index};
 use crate::slab;
@@ -148,6 +148,18 @@ impl Arena {
     /// One region of a small class for a block that is to be sampled.
     pub(crate) fn alloc_sampled(&self, class: usize) -> Option<*mut u8> {
         self.bin_of_samples(class)?.take_one(&Samples(self))
+    }
+
+    /// Fills `batch`, whose slots are the calling thread's, with regions for blocks that are to be sampled, from the end
+    /// on; how many slots stay without one.
+    pub(crate) fn take_sampled(&self, class: usize, batch: &[AtomicPtr<u8>]) -> usize {
+        self.bin_of_samples(class).map_or(batch.len(), |bin| bin.take(&Samples(self), batch))
+    }
+
+    /// Frees those of the blocks that lie in this arena's slabs of sampled blocks; the others move to the front. How many
+    /// these are.
+    pub(crate) fn put_sampled(&self, class: usize, blocks: &[AtomicPtr<u8>]) -> usize {
+        self.bin_of_samples(class).map_or(blocks.len(), |bin| bin.put_batch(self, blocks))
     }
 
     /// Frees one region without a cache.

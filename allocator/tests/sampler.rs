@@ -36,7 +36,7 @@ impl Pretend {
         if self.allocated >= self.next {
             let outcome = prof::sample(
                 &self.thread,
-                Some(Object { ptr: self.addr, requested: size - 1, usable: size }),
+                Some(Object { ptr: self.addr, home: 0, requested: size - 1, usable: size }),
                 size,
                 self.allocated,
                 0,
@@ -47,7 +47,7 @@ impl Pretend {
     }
 
     fn free(&self, addr: usize, size: usize) {
-        prof::free(&self.thread, addr, size);
+        prof::free(&self.thread, addr, 0, size);
     }
 }
 

@@ -84,7 +84,8 @@ fn symbol_of(pc: usize) -> String {
 extern "C" fn take(data: *mut c_void) {
     // SAFETY: the chain passes on what `stack_of` gave it.
     let thread = unsafe { &*data.cast::<ThreadProf>() };
-    let outcome = prof::sample(thread, Some(Object { ptr: 0x4000_0000, requested: 99, usable: 100 }), 100, 0, 0);
+    let outcome =
+        prof::sample(thread, Some(Object { ptr: 0x4000_0000, home: 0, requested: 99, usable: 100 }), 100, 0, 0);
     assert!(outcome.marked);
 }
 
@@ -96,7 +97,7 @@ fn stack_of(dir: &Path, run: impl FnOnce(*mut c_void)) -> Vec<String> {
     let path = dir.join("stack.heap");
     let c_path = CString::new(path.to_str().expect("text")).expect("path");
     prof::dump(Some(&c_path)).expect("dump");
-    prof::free(&thread, 0x4000_0000, 100);
+    prof::free(&thread, 0x4000_0000, 0, 100);
     prof::thread_exit(&thread, 0, 0);
     let text = std::fs::read_to_string(&path).expect("readable");
     let stacks: Vec<&str> = text.lines().filter(|line| line.starts_with('@')).collect();

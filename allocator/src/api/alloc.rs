@@ -156,7 +156,12 @@ fn allocate_usable(size: usize, usable: usize, align: usize, zeroed: bool, place
     let cache = cache_of(slot, place);
     let mut block = None;
     if usable <= SMALL_MAX && slot.sample_comes(usable) && prof::wanted(slot.prof()) {
-        block = arena.alloc_sampled(sizeclass::small_index(usable)).map(|block| Fresh { block, is_zero: false });
+        let class = sizeclass::small_index(usable);
+        let region = match cache {
+            Some(cache) => cache.alloc_sampled(class, arena),
+            None => arena.alloc_sampled(class),
+        };
+        block = region.map(|block| Fresh { block, is_zero: false });
     }
     let sampled = block.is_some();
     if block.is_none() {
@@ -268,11 +273,12 @@ fn sample(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, 
     }
     let (allocated, deallocated) =
         (slot.allocated().load(Ordering::Relaxed), slot.deallocated().load(Ordering::Relaxed));
-    let object = prof::Object { ptr: block.addr(), requested, usable };
-    let outcome = prof::sample(slot.prof(), may.then_some(object), usable, allocated, deallocated);
+    let extent = if may { emap::word(block.addr()).extent() } else { None };
+    let object = extent.map(|extent| prof::Object { ptr: block.addr(), home: extent.arena(), requested, usable });
+    let outcome = prof::sample(slot.prof(), object, usable, allocated, deallocated);
     if outcome.marked
         && usable > SMALL_MAX
-        && let Some(extent) = emap::word(block.addr()).extent()
+        && let Some(extent) = extent
     {
         Arena::set_sampled(extent, true);
     }

@@ -46,24 +46,58 @@ pub unsafe fn free(ptr: *mut u8) {
 #[cold]
 #[inline(never)]
 fn free_slow(ptr: *mut u8) {
-    if ptr.is_null() || free_own_large(ptr) {
+    if ptr.is_null() || free_own(ptr) {
         return;
     }
     // SAFETY: S1 by the caller, `free`.
     unsafe { free_placed(ptr, Place::default()) };
 }
 
-/// Frees a large block of the thread's own arena: into the thread's cache, or into the arena when it is longer than those
-/// of the stacks and the cache has enough. False when it is none of these.
+/// Frees a sampled block, or a large one, of the thread's own arena: into the thread's cache, or a large one into the arena
+/// when it is longer than those of the stacks and the cache has enough. False when it is none of these.
 #[inline]
-fn free_own_large(ptr: *mut u8) -> bool {
-    let Some(slot) = thread::get() else { return false };
+fn free_own(ptr: *mut u8) -> bool {
+    let Some(slot) = thread::get().filter(|slot| slot.cache.is_open()) else { return false };
     let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return false };
-    if extent.is_slab() || extent.is_sampled() || !slot.cache.is_open() {
-        return false;
-    }
     let Some(usable) = usable_of(block, extent) else { return false };
     let Some(arena) = slot.arena().filter(|arena| arena.ind() == extent.arena()) else { return false };
+    let done = match (extent.is_slab(), extent.is_sampled()) {
+        (true, true) => free_own_sampled(slot, block, extent, usable, arena),
+        (false, false) => free_own_large(slot, block, extent, usable, arena),
+        _ => false,
+    };
+    if done {
+        slot.count_free(usable);
+    }
+    done
+}
+
+#[inline]
+fn free_own_sampled(
+    slot: &'static Slot,
+    block: BlockPtr,
+    extent: &'static Extent,
+    usable: usize,
+    arena: &'static Arena,
+) -> bool {
+    // A block that is no sample may have been freed before: left to the bin, which knows.
+    if !prof::free(slot.prof(), block.addr(), extent.arena(), usable) {
+        return false;
+    }
+    if !slot.cache.free_sampled(extent.class(), block, arena) {
+        arena.free_small(extent, block);
+    }
+    true
+}
+
+#[inline]
+fn free_own_large(
+    slot: &'static Slot,
+    block: BlockPtr,
+    extent: &'static Extent,
+    usable: usize,
+    arena: &'static Arena,
+) -> bool {
     if !slot.cache.large.put(extent) {
         if usable <= CACHED_MAX {
             return false;
@@ -72,7 +106,6 @@ fn free_own_large(ptr: *mut u8) -> bool {
         arena.free_large(extent);
         arena.tick(1);
     }
-    slot.count_free(usable);
     true
 }
 
@@ -102,7 +135,7 @@ pub unsafe fn free_placed(ptr: *mut u8, place: Place) {
 /// Tells the sampler that a block ends, if it may be one of its samples.
 pub(super) fn end_sample(slot: &Slot, block: BlockPtr, extent: &'static Extent, usable: usize) {
     if extent.is_sampled() {
-        prof::free(slot.prof(), block.addr(), usable);
+        prof::free(slot.prof(), block.addr(), extent.arena(), usable);
         if !extent.is_slab() {
             Arena::set_sampled(extent, false);
         }

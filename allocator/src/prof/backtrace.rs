@@ -14,8 +14,9 @@
 //! cut at the thread's own control block; a broken frame ends the walk.
 //!
 //! When a walk meets code that the snapshot does not know, the modules are read again, rate limited, outside the walk,
-//! and the stack is walked once more. Walkers are made at boot with `opt.prof`, else at the first sample that finds
-//! none free. All of this runs on stacks of its own: a thread of 16 KiB has no room for it.
+//! and the stack is walked once more. Walkers are made at boot with `opt.prof`, else by the walk that finds none free;
+//! those that nobody needs for a while are let go, and so are the pages of the tables. All of this runs on stacks of its
+//! own: a thread of 16 KiB has no room for it.
 
 extern crate alloc;
 
@@ -49,6 +50,10 @@ const MAX_REFRESH_NS: u64 = 1_000_000_000;
 /// tables without an error; this is for how long.
 const ROUTINE_NS: u64 = 1_000_000_000;
 
+/// Time after the last use of a walker at which they and the pages of the tables are let go, ns: the rules that were
+/// found serve most walks. Beginning anew takes some 20 us.
+const IDLE_NS: u64 = 20_000_000;
+
 struct Walker {
     /// The walk runs here: decoding a table takes several KiB, more than a small thread can spare.
     stack: LargeStack,
@@ -68,6 +73,8 @@ static REFRESH: Mutex<u64> = Mutex::new(Rank::ProfModules, REFRESH_NS);
 /// Thread that holds `REFRESH` to read the modules: an allocation it makes meanwhile must not wait for itself.
 static REFRESHER: AtomicU32 = AtomicU32::new(0);
 static NEXT_REFRESH_NS: AtomicU64 = AtomicU64::new(0);
+/// When the walkers are let go; `u64::MAX` when there is nothing to let go.
+static IDLE_AT_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Number of the set of modules in `CURRENT`; the rules of other sets are not used.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
@@ -127,7 +134,14 @@ impl Words for StackWords {
             // SAFETY: by the trait's contract (I-TRACE-4, and the check in `Way::follow`) a place that `read` reads.
             unsafe { place.read_unaligned() != link.value }
         };
-        links.iter().rposition(differs).map_or(links.len(), |at| links.len() - 1 - at)
+        // By the length of what is left: a counter beside an iterator would be half of the loop.
+        let mut left = links;
+        while let [before @ .., last] = left
+            && !differs(last)
+        {
+            left = before;
+        }
+        links.len() - left.len()
     }
 }
 
@@ -238,6 +252,8 @@ impl Rules for Tables {
 
 /// A walker of which this thread is the only user, made now if none is free.
 fn take_walker() -> Option<Guard<'static, Option<Box<Walker>>>> {
+    // Relaxed: whoever stores last, the time is about right.
+    IDLE_AT_NS.store(sys::clock_recent_ns() + IDLE_NS, Ordering::Relaxed);
     let mut blank = None;
     for slot in &WALKERS {
         if let Some(guard) = slot.try_lock() {
@@ -248,9 +264,15 @@ fn take_walker() -> Option<Guard<'static, Option<Box<Walker>>>> {
             break;
         }
     }
-    let Some(slot) = blank else {
+    let slot = if let Some(slot) = blank {
+        slot
+    } else {
         // All are busy. The first is tried first by everyone, so it is held for the shortest times.
-        return Some(WALKERS[0].lock()).filter(|guard| guard.is_some());
+        let guard = WALKERS[0].lock();
+        if guard.is_some() {
+            return Some(guard);
+        }
+        &WALKERS[0]
     };
     let walker = on_large_stack(new_walker)??;
     let mut guard = slot.lock();
@@ -258,6 +280,33 @@ fn take_walker() -> Option<Guard<'static, Option<Box<Walker>>>> {
         *guard = Some(walker);
     }
     Some(guard)
+}
+
+/// Lets walkers and tables go that nobody used for a while. No lock is held.
+#[inline]
+pub(crate) fn tidy(now_ns: u64) {
+    if now_ns >= IDLE_AT_NS.load(Ordering::Relaxed) {
+        tidy_slow();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn tidy_slow() {
+    IDLE_AT_NS.store(u64::MAX, Ordering::Relaxed);
+    for (i, slot) in WALKERS.iter().enumerate() {
+        let Some(mut guard) = slot.try_lock() else { continue };
+        let walker = guard.take();
+        if i == 0 {
+            // SAFETY: I-WALK-1: this slot's lock is held since before the load and until after the last use.
+            if let Some(snapshot) = unsafe { CURRENT.load(Ordering::Acquire).as_ref() } {
+                snapshot.let_go();
+            }
+        }
+        drop(guard);
+        // Gives memory back: with no lock held.
+        drop(walker);
+    }
 }
 
 /// Needs more stack than a small thread has: the parts are built there before they move to their place.
@@ -562,6 +611,18 @@ mod tests {
             .expect("thread")
             .join()
             .expect("no panic");
+    }
+
+    #[test]
+    fn walks_go_on_after_walkers_and_tables_were_let_go() {
+        let mut first = None;
+        for _ in 0..3 {
+            let mut frames = std::vec::Vec::new();
+            level(30, &mut frames);
+            assert_eq!(*first.get_or_insert_with(|| frames.clone()), frames);
+            // Tests of other threads may hold walkers and bring new ones.
+            tidy(u64::MAX - 1);
+        }
     }
 
     #[test]

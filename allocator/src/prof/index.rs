@@ -39,7 +39,7 @@ impl<T> Index<T> {
             if known == hash && matches(&record) {
                 return Some(record);
             }
-            at = (at + 1) % table.slots.len();
+            at = (at + 1) & (table.slots.len() - 1);
         }
     }
 
@@ -73,9 +73,9 @@ impl<T> Index<T> {
 }
 
 impl<T> Table<T> {
-    /// The length is a power of two, never 0.
+    /// The remainder, without a division: the length is a power of two, never 0.
     fn start(&self, hash: u64) -> usize {
-        spread(hash) as usize % self.slots.len()
+        spread(hash) as usize & (self.slots.len() - 1)
     }
 
     fn put(&self, hash: u64, record: Ptr<T>) {

@@ -1,4 +1,6 @@
-//! Live samples by address: hash chains in 64 shards, each with a lock (`ProfLives`), one of which is held at a time.
+//! Live samples by address: hash chains in shards, each with a lock (`ProfLives`), one of which is held at a time. Blocks
+//! of an arena go to a few shards of their own, so that threads of other arenas, on other processors, do not wait for
+//! these locks and lines.
 //!
 //! ```text
 //!  Shard ─► Buckets { heads: [_; 2^n], at most as many samples } ─► LiveCell ─► …      freed cells wait in the shard
@@ -16,14 +18,18 @@ use super::records::{Appender, Link, LiveCell, Ptr, alloc_blank, alloc_value, je
 use crate::sync::mutex::{Guard, Mutex};
 use crate::sync::rank::Rank;
 
-const SHARDS: usize = 64;
-/// Buckets of a shard's first table, 64 bytes, and its first segment, of seven samples: a program that samples rarely
-/// touches every shard before it comes back to one.
+/// Groups of shards; arenas beyond their number share them.
+const HOMES: usize = 32;
+/// Shards of a group, for the threads of one arena.
+const LG_SHARDS: u32 = 2;
+const SHARDS: usize = HOMES << LG_SHARDS;
+/// Buckets of a shard's first table, 64 bytes, and its first segment, of seven samples.
 const FIRST_BUCKETS: usize = 8;
-const FIRST_SEGMENT_BYTES: usize = 480;
+const FIRST_SEGMENT_BYTES: usize = 512;
 /// Links of a chain followed without the lock; longer chains are rare at a load below one.
 const MAX_PEEK: usize = 32;
 
+#[repr(align(64))]
 pub(super) struct Shard {
     /// Even: at rest. Odd: chains are being changed. Changed under `lock`.
     sequence: AtomicU32,
@@ -31,6 +37,7 @@ pub(super) struct Shard {
     pub(super) lock: Mutex<ShardState>,
 }
 
+/// The number of heads is a power of two, never 0.
 pub(super) struct Buckets {
     heads: &'static [Link<LiveCell>],
 }
@@ -52,16 +59,27 @@ static LIVES: [Shard; SHARDS] = [const {
     }
 }; SHARDS];
 
-/// Shard and bucket hash of an address. Blocks are at least 8 bytes apart.
-pub(super) fn place(ptr: usize) -> (&'static Shard, usize) {
-    let hash = ((ptr >> 3) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let shard = &LIVES[(hash >> 58) as usize % SHARDS];
-    (shard, (hash >> 20) as usize)
+/// Shard and bucket hash of a block of the arena `home`. Blocks are at least 8 bytes apart.
+#[inline]
+pub(super) fn place(ptr: usize, home: u32) -> (&'static Shard, usize) {
+    let hash = spread(ptr);
+    let within = (hash >> (64 - LG_SHARDS)) as usize % (1 << LG_SHARDS);
+    let shard = &LIVES[((home as usize % HOMES) << LG_SHARDS) + within];
+    (shard, bucket(hash))
+}
+
+fn spread(ptr: usize) -> u64 {
+    ((ptr >> 3) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn bucket(hash: u64) -> usize {
+    (hash >> 20) as usize
 }
 
 /// Fetches what a sample of `ptr` will change, ahead of the time: nothing waits for these loads.
-pub(super) fn fetch(ptr: usize) {
-    let (shard, hash) = place(ptr);
+#[inline]
+pub(super) fn fetch(ptr: usize, home: u32) {
+    let (shard, hash) = place(ptr, home);
     if let Some(buckets) = shard.buckets.get() {
         let _ = buckets.head(hash).get();
     }
@@ -170,8 +188,7 @@ impl Shard {
             for head in old.iter().flat_map(|old| old.heads) {
                 while let Some(live) = head.get() {
                     head.set(live.next.get());
-                    let (_, hash) = place(live.ptr.load(Ordering::Relaxed) as usize);
-                    let to = new.head(hash);
+                    let to = new.head(bucket(spread(live.ptr.load(Ordering::Relaxed) as usize)));
                     live.next.set(to.get());
                     to.set(Some(live));
                 }
@@ -184,9 +201,9 @@ impl Shard {
 
 impl Ptr<Buckets> {
     fn head(self, hash: usize) -> &'static Link<LiveCell> {
-        // The length is a power of two, never 0.
         let heads = self.heads;
-        &heads[hash % heads.len()]
+        // The remainder, without a division.
+        &heads[hash & (heads.len() - 1)]
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct ModuleInfo {
     /// As in the mappings.
     pub(crate) path: Box<[u8]>,
     pub(crate) build_id: Vec<u8>,
+    /// The file's tables, where they are mapped.
+    mapped: Option<Arc<Source>>,
     /// `None`: code without unwind tables (generated at run time), or they could not be read.
     unwind: Option<Module<Section>>,
 }
@@ -75,6 +77,15 @@ impl Deref for Section {
 }
 
 impl Snapshot {
+    /// Takes the pages of the unwind tables out of the process's memory until they are read again.
+    pub(crate) fn let_go(&self) {
+        for source in self.modules.iter().filter_map(|module| module.mapped.as_deref()) {
+            if let Source::File(map) = source {
+                map.let_go();
+            }
+        }
+    }
+
     /// The module that holds a code address.
     pub(crate) fn find(&self, pc: u64) -> Option<&ModuleInfo> {
         let after = self.modules.partition_point(|module| module.range.start <= pc);
@@ -124,6 +135,7 @@ impl ModuleInfo {
             inode: mapping.inode,
             path: mapping.path.into(),
             build_id: Vec::new(),
+            mapped: None,
             unwind: None,
         };
         if mapping.path == b"[vdso]" {
@@ -150,6 +162,7 @@ impl ModuleInfo {
             inode: self.inode,
             path: self.path.clone(),
             build_id: self.build_id.clone(),
+            mapped: self.mapped.clone(),
             unwind: self.unwind.clone(),
         }
     }
@@ -200,6 +213,7 @@ impl ModuleInfo {
             range: (offset - first) as usize..(offset - first + bytes) as usize,
         };
         let frames = part(frames_offset, frames_bytes);
+        self.mapped = Some(Arc::clone(&source));
         self.set_unwind(mapping, &elf, bias, &tables, header.map(|h| part(h.offset, h.file_bytes)), frames);
         Some(())
     }

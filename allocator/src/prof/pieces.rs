@@ -73,6 +73,7 @@ impl Records {
     pub fn record(&self, ptr: usize) -> bool {
         let sample = Sample {
             ptr,
+            home: 0,
             usable_bytes: 256,
             requested_bytes: 250,
             weight_bytes: unbias::weight_bytes(256, 1 << 19),
@@ -83,7 +84,7 @@ impl Records {
 
     /// Forgets it again; false when there was none.
     pub fn remove(&self, ptr: usize) -> bool {
-        table::remove(ptr, Some(self.thread)).is_some()
+        table::remove(ptr, 0, Some(self.thread)).is_some()
     }
 }
 

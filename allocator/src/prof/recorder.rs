@@ -169,6 +169,8 @@ pub fn thread_init(thread: &ThreadProf) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     pub ptr: usize,
+    /// Index of its arena.
+    pub home: u32,
     /// Bytes.
     pub requested: usize,
     /// Bytes.
@@ -216,11 +218,12 @@ pub fn sample(thread: &ThreadProf, object: Option<Object>, usable: usize, alloca
     }
     thread.depth.set(1);
     let mut marked = false;
-    if let Some(Object { ptr, requested, usable }) = object
+    if let Some(Object { ptr, home, requested, usable }) = object
         && (active || wanted)
     {
         let sample = Sample {
             ptr,
+            home,
             usable_bytes: usable as u64,
             requested_bytes: requested as u64,
             weight_bytes: thread.weights.weight(usable as u64, drawn_lg),
@@ -249,8 +252,9 @@ pub fn sample(thread: &ThreadProf, object: Option<Object>, usable: usize, alloca
 /// Records a sample and tells the tracer; true when it is in the table.
 fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> bool {
     let root = &jeprobe_root;
-    lives::fetch(sample.ptr);
+    lives::fetch(sample.ptr, sample.home);
     let unwind = active || hooks::context_wanted();
+    backtrace::tidy(sample.time_ns);
     let record = thread.record();
     let tctx = record.and_then(|record| {
         if unwind {
@@ -335,10 +339,10 @@ fn walked_counts(
     tctx
 }
 
-/// A block whose page says that it may hold sampled objects is freed; true when it was one. About 45 instructions for
+/// A block of the arena `home` whose page says that it may hold sampled objects is freed; true when it was one. About 45 instructions for
 /// one that was not.
-pub fn free(thread: &ThreadProf, ptr: usize, usable: usize) -> bool {
-    let Some(context) = table::remove(ptr, thread.record.get()) else { return false };
+pub fn free(thread: &ThreadProf, ptr: usize, home: u32, usable: usize) -> bool {
+    let Some(context) = table::remove(ptr, home, thread.record.get()) else { return false };
     if hooks::free_wanted() {
         let context = if context.depth == 0 { 0 } else { context.addr() };
         hooks::jeprobe_hook_free(ptr, usable as u64, context);

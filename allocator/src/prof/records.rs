@@ -432,11 +432,16 @@ const _: () = {
 /// Largest segment, bytes with its header: below the size from which base memory maps each request by itself.
 const MAX_SEGMENT_BYTES: usize = 128 << 10;
 
+const LINE_BYTES: usize = 64;
+/// Before a segment: its records, behind the header, then begin with a cache line. Those of 64 and 128 bytes share none
+/// with their neighbours, which may be another thread's.
+const LEAD_BYTES: usize = LINE_BYTES - size_of::<SegmentCell>();
+
 /// Appends records of one kind; the owner of its lock writes, anyone reads what is published.
 pub(crate) struct Appender {
     kind: u32,
     segment: Option<NonNull<SegmentCell>>,
-    /// Bytes of the next segment, with its header.
+    /// Bytes of the next segment, with its header and what lies before it; 0 = one of a single record each time.
     next_bytes: usize,
     /// Bytes taken from base memory so far.
     pub(crate) taken_bytes: usize,
@@ -488,8 +493,10 @@ impl Appender {
 
     #[cold]
     fn grow(&mut self, head: &AtomicPtr<SegmentCell>, record_bytes: usize) -> Option<NonNull<SegmentCell>> {
-        let bytes = self.next_bytes.max(record_bytes + size_of::<SegmentCell>());
-        let segment = base::alloc(bytes, 64)?.cast::<SegmentCell>();
+        let bytes = self.next_bytes.max(LEAD_BYTES + size_of::<SegmentCell>() + record_bytes);
+        let place = base::alloc(bytes, LINE_BYTES)?;
+        // SAFETY: at least `LEAD_BYTES` and a header lie there.
+        let segment = unsafe { place.byte_add(LEAD_BYTES) }.cast::<SegmentCell>();
         // The reader outside, and the process as its own reader, come by address.
         let _ = segment.as_ptr().expose_provenance();
         let header = SegmentCell {
@@ -497,9 +504,9 @@ impl Appender {
             kind: self.kind,
             pad: 0,
             used_bytes: AtomicU64::new(0),
-            capacity_bytes: (bytes - size_of::<SegmentCell>()) as u64,
+            capacity_bytes: (bytes - LEAD_BYTES - size_of::<SegmentCell>()) as u64,
         };
-        // SAFETY: fresh base memory of at least that size, aligned to 64.
+        // SAFETY: fresh base memory of at least that size, aligned to 8.
         unsafe { segment.write(header) };
         // SAFETY: initialised above.
         let header = unsafe { segment.as_ref() };

@@ -219,7 +219,8 @@ fn shape(sp: u64, bp: u64, seen: Seen) -> Rule {
     }
 }
 
-const LG_RULES: u32 = 12;
+const LG_NEAR: u32 = 8;
+const LG_FAR: u32 = 12;
 
 struct Entry {
     /// Relaxed, both: neither leads to other memory.
@@ -227,8 +228,11 @@ struct Entry {
     rule: AtomicU64,
 }
 
-static RULES: [Entry; 1 << LG_RULES] =
-    [const { Entry { tag: AtomicU64::new(0), rule: AtomicU64::new(0) } }; 1 << LG_RULES];
+/// The first rules, on a page or two: the stacks of a program that samples rarely pass few places, and each would touch a
+/// page of the large table.
+static NEAR: [Entry; 1 << LG_NEAR] = [const { Entry::unused() }; 1 << LG_NEAR];
+/// Those whose place there is taken.
+static FAR: [Entry; 1 << LG_FAR] = [const { Entry::unused() }; 1 << LG_FAR];
 
 /// Names a code address: one byte before a return address; a place of its own kind for a first frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,9 +265,36 @@ impl Key {
     }
 
     #[inline]
-    fn entry(self) -> &'static Entry {
+    fn entries(self) -> [&'static Entry; 2] {
         let hash = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &RULES[(hash >> (64 - LG_RULES)) as usize % RULES.len()]
+        [&NEAR[(hash >> (64 - LG_NEAR)) as usize % NEAR.len()], &FAR[(hash >> (64 - LG_FAR)) as usize % FAR.len()]]
+    }
+}
+
+impl Entry {
+    const fn unused() -> Entry {
+        Entry { tag: AtomicU64::new(0), rule: AtomicU64::new(0) }
+    }
+
+    /// The rule of a key, if that is what the entry holds.
+    #[inline]
+    fn get(&self, key: Key, generation: u64) -> Option<Rule> {
+        let rule = self.rule.load(Ordering::Relaxed);
+        let tag = self.tag.load(Ordering::Relaxed);
+        (tag ^ rule == key.0 ^ salt(generation) && rule != 0).then_some(Rule(rule))
+    }
+
+    fn set(&self, key: Key, generation: u64, rule: Rule) {
+        self.rule.store(rule.0, Ordering::Relaxed);
+        self.tag.store(rule.0 ^ key.0 ^ salt(generation), Ordering::Relaxed);
+    }
+
+    /// True when it holds the rule of another key in the same generation: what is none gives no address of the program's
+    /// half of memory, but once in 2^16 times.
+    fn is_taken(&self, key: Key, generation: u64) -> bool {
+        let rule = self.rule.load(Ordering::Relaxed);
+        let holds = Key(self.tag.load(Ordering::Relaxed) ^ rule ^ salt(generation));
+        rule != 0 && holds != key && holds.place() < 1 << 47
     }
 }
 
@@ -276,17 +307,15 @@ fn salt(generation: u64) -> u64 {
 /// The rule of a place in the modules of `generation`, if it is known.
 #[inline]
 pub(crate) fn known(key: Key, generation: u64) -> Option<Rule> {
-    let entry = key.entry();
-    let rule = entry.rule.load(Ordering::Relaxed);
-    let tag = entry.tag.load(Ordering::Relaxed);
-    (tag ^ rule == key.0 ^ salt(generation) && rule != 0).then_some(Rule(rule))
+    let [near, far] = key.entries();
+    near.get(key, generation).or_else(|| far.get(key, generation))
 }
 
 /// Keeps a rule.
 pub(crate) fn learn(key: Key, generation: u64, rule: Rule) {
-    let entry = key.entry();
-    entry.rule.store(rule.0, Ordering::Relaxed);
-    entry.tag.store(rule.0 ^ key.0 ^ salt(generation), Ordering::Relaxed);
+    let [near, far] = key.entries();
+    let entry = if near.is_taken(key, generation) { far } else { near };
+    entry.set(key, generation, rule);
 }
 
 #[cfg(test)]

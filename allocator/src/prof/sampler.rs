@@ -35,26 +35,100 @@ impl Sampler {
         z ^ (z >> 31)
     }
 
+    /// A draw from the exponential distribution of mean 1, by Marsaglia and Tsang's ziggurat ("The Ziggurat Method for
+    /// Generating Random Variables", 2000): a point chosen evenly below the curve, in one of [`LAYERS`] layers of equal
+    /// area. Most lie where the layer is all below the curve; no logarithm then.
+    #[inline]
+    fn exponential(&mut self) -> f64 {
+        let random = self.next();
+        let [edge, inner] = EDGES[random as usize % LAYERS];
+        let x = fraction(random) * edge;
+        if x < inner { x } else { self.beyond(random as usize % LAYERS, x) }
+    }
+
+    /// What is left of a draw at `x` of a layer, beyond the part that is all below the curve.
+    #[cold]
+    #[inline(never)]
+    fn beyond(&mut self, mut layer: usize, mut x: f64) -> f64 {
+        loop {
+            if layer == 0 {
+                // The tail looks like the whole.
+                return TAIL + minus_log(self.next());
+            }
+            let [edge, inner] = EDGES[layer];
+            let below = density(edge);
+            // Below the curve: y < exp(-x).
+            let y = below + fraction(self.next()) * (density(inner) - below);
+            if y < density(x) {
+                return x;
+            }
+            let random = self.next();
+            layer = random as usize % LAYERS;
+            x = fraction(random) * EDGES[layer][0];
+            if x < EDGES[layer][1] {
+                return x;
+            }
+        }
+    }
+
     /// Bytes until the next sample point, at least 1; always 1 for `lg == 0`.
     #[inline]
     pub(crate) fn distance(&mut self, lg: u32) -> u64 {
         if lg == 0 {
             return 1;
         }
-        let mean = (1_u64 << lg.min(63)) as f64;
-        let distance = mean * minus_log(self.next());
-        // A float outside the integer's range is cut to its ends.
-        let whole = distance as u64;
-        let up = whole.saturating_add(u64::from((whole as f64) < distance));
-        up.clamp(1, MAX_DISTANCE)
+        // 2^lg: a float's exponent.
+        let mean = f64::from_bits(u64::from(1023 + lg.min(63)) << 52);
+        // Signed, as the processor converts; a float outside the integer's range is cut to its ends.
+        let distance = (mean * self.exponential()).min(MAX_DISTANCE as f64);
+        let whole = distance as i64;
+        let up = whole + i64::from((whole as f64) < distance);
+        up.max(1).cast_unsigned()
     }
+}
+
+/// In 0..1, by 53 bits; the low bits of `random`, which choose the layer, are not among them.
+#[inline]
+fn fraction(random: u64) -> f64 {
+    (random >> 11).cast_signed() as f64 * (1.0 / (1_u64 << 53) as f64)
+}
+
+/// `exp(-x)`.
+fn density(x: f64) -> f64 {
+    libm::exp(-x)
+}
+
+/// Layers of the ziggurat.
+const LAYERS: usize = 64;
+/// Where the lowest layer's tail begins, and the density there: such that the layers, each as large as the rectangle
+/// below it and the tail together, end at the top of the curve.
+const TAIL: f64 = 6.078_821_246_856_76;
+const TAIL_DENSITY: f64 = 0.002_290_875_438_632_671;
+
+/// Of each layer, from the lowest: its width, and how far it is all below the curve, which is the width of the next.
+/// The lowest is a rectangle as large as the rectangle and the tail. 1 KiB.
+static EDGES: [[f64; 2]; LAYERS] = edges();
+
+const fn edges() -> [[f64; 2]; LAYERS] {
+    let area = (TAIL + 1.0) * TAIL_DENSITY;
+    let mut table = [[0.0; 2]; LAYERS];
+    table[0] = [area / TAIL_DENSITY, TAIL];
+    let (mut width, mut height, mut layer) = (TAIL, TAIL_DENSITY, 1);
+    while layer < LAYERS {
+        height += area / width;
+        let inner = if layer == LAYERS - 1 { 0.0 } else { minus_log_of(height * (1_u64 << 53) as f64, &MIDDLES) };
+        table[layer] = [width, inner];
+        width = inner;
+        layer += 1;
+    }
+    table
 }
 
 /// Log2 of the steps that an octave is cut into.
 const LG_STEPS: u32 = 6;
 const STEPS: usize = 1 << LG_STEPS;
 /// Of the middle of each step of 1..2: its inverse and its logarithm. 1 KiB.
-static MIDDLES: [(f64, f64); STEPS] = middles();
+const MIDDLES: [(f64, f64); STEPS] = middles();
 
 const fn middles() -> [(f64, f64); STEPS] {
     let mut table = [(0.0, 0.0); STEPS];
@@ -77,25 +151,29 @@ const fn middles() -> [(f64, f64); STEPS] {
 
 /// `-ln u` for the `u` in (0, 1] that 53 bits of `random` make; off by less than 1e-14, which a distance shows only above
 /// `lg` 46.
-#[inline]
 fn minus_log(random: u64) -> f64 {
+    static TABLE: [(f64, f64); STEPS] = MIDDLES;
     // From 0..2^53 to 1..=2^53, so that the logarithm is finite.
-    let scaled = (random >> 11) + 1;
+    minus_log_of(((random >> 11) + 1) as f64, &TABLE)
+}
+
+/// `-ln(scaled / 2^53)`.
+const fn minus_log_of(scaled: f64, middles: &[(f64, f64); STEPS]) -> f64 {
     // scaled = 2^exponent * m, m in 1..2; the float's fields are both.
-    let bits = (scaled as f64).to_bits();
+    let bits = scaled.to_bits();
     let exponent = (bits >> 52) as i32 - 1023;
     let m = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
-    let (inverse, log) = MIDDLES[(bits >> (52 - LG_STEPS)) as usize % STEPS];
+    let (inverse, log) = middles[(bits >> (52 - LG_STEPS)) as usize % STEPS];
     // m = middle (1 + r), |r| <= 2^-7: the series to r^6, in pairs that do not wait for each other.
     let r = m * inverse - 1.0;
     let r2 = r * r;
     let pairs = (1.0 - r * (1.0 / 2.0)) + r2 * (1.0 / 3.0 - r * (1.0 / 4.0)) + r2 * r2 * (1.0 / 5.0 - r * (1.0 / 6.0));
     let series = r * pairs;
-    f64::from(53 - exponent) * core::f64::consts::LN_2 - (log + series)
+    (53 - exponent) as f64 * core::f64::consts::LN_2 - (log + series)
 }
 
 /// Slots of [`Weights`].
-const WEIGHTS: usize = 16;
+const WEIGHTS: usize = 32;
 
 /// Weights computed last, by size: a program samples few sizes again and again. Of one thread.
 pub(crate) struct Weights {
@@ -120,7 +198,7 @@ impl Weights {
             return usable;
         }
         let key = usable << 6 | u64::from(lg.min(63));
-        let slot = &self.known[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % WEIGHTS];
+        let slot = &self.known[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize % WEIGHTS];
         let known = slot.get();
         if known.key == key {
             return known.bytes;
@@ -133,7 +211,7 @@ impl Weights {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_DISTANCE, STEPS, Sampler, Weights, minus_log};
+    use super::{EDGES, LAYERS, MAX_DISTANCE, STEPS, Sampler, TAIL, TAIL_DENSITY, Weights, density, minus_log};
     use jeprobe_abi::unbias;
     use std::vec::Vec;
 
@@ -190,6 +268,39 @@ mod tests {
             let want = -libm::log(u);
             let got = minus_log(random);
             assert!((got - want).abs() < 1e-14, "{random:#x}: {got} against {want}");
+        }
+    }
+
+    /// Layers of one area, the last of which ends at the top of the curve.
+    #[test]
+    fn the_layers_fill_the_area_below_the_curve() {
+        assert!((density(TAIL) / TAIL_DENSITY - 1.0).abs() < 1e-14);
+        let area = (TAIL + 1.0) * TAIL_DENSITY;
+        for (layer, [width, inner]) in EDGES.into_iter().enumerate().skip(1) {
+            let height = density(inner) - density(width);
+            assert!((width * height / area - 1.0).abs() < 1e-11, "layer {layer}");
+        }
+        assert!(EDGES.windows(2).all(|pair| pair[0][1].to_bits() == pair[1][0].to_bits()));
+        assert_eq!(EDGES[LAYERS - 1][1].to_bits(), 0);
+    }
+
+    /// Counts of draws between the quantiles of the distribution, even far out, against the chance of each.
+    #[test]
+    fn draws_are_exponential_in_every_part_of_the_range() {
+        let mut sampler = Sampler::seeded(11);
+        let draws = 20 * DRAWS;
+        let mut counts = [0_u64; 40];
+        let ends: Vec<f64> = (0..=40).map(|i| f64::from(i) * 0.3).collect();
+        for _ in 0..draws {
+            let at = (sampler.exponential() / 0.3) as usize;
+            if let Some(count) = counts.get_mut(at) {
+                *count += 1;
+            }
+        }
+        for (pair, count) in ends.windows(2).zip(counts) {
+            let p = density(pair[0]) - density(pair[1]);
+            let (want, sigma) = (draws as f64 * p, (draws as f64 * p * (1.0 - p)).sqrt());
+            assert!((count as f64 - want).abs() < 4.5 * sigma + 1.0, "{pair:?}: {count} against {want} +- {sigma}");
         }
     }
 

@@ -11,7 +11,7 @@
 //! | contexts | [`Index`], no lock | `ProfContexts` |
 //! | tctxs | [`Index`], no lock | `ProfTctxs` |
 //! | threads | the thread's own pointer | `ProfThreads` (`threads.rs`) |
-//! | live samples | hash chains in 64 shards | `ProfLives`, one shard at a time (`lives.rs`) |
+//! | live samples | hash chains in shards, by arena | `ProfLives`, one shard at a time (`lives.rs`) |
 //!
 //! I-TABLE-1: the counts of a live sample are in its tctx exactly while it is in its shard; both change under the shard's
 //! lock. So removing each live sample brings all counts to zero. I-TABLE-2: words that count samples of a thread as taken
@@ -178,6 +178,8 @@ pub(crate) fn tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) ptr: usize,
+    /// Index of the block's arena.
+    pub(crate) home: u32,
     pub(crate) usable_bytes: u64,
     pub(crate) requested_bytes: u64,
     pub(crate) weight_bytes: u64,
@@ -200,7 +202,7 @@ fn share(usable_bytes: u64, weight_bytes: u64) -> Share {
 /// Records a sample of `thread`, which is the calling one; false without memory.
 pub(crate) fn record(thread: Ptr<ThreadCell>, tctx: Ptr<TctxCell>, sample: &Sample) -> bool {
     let share = share(sample.usable_bytes, sample.weight_bytes);
-    let (home, hash) = lives::place(sample.ptr);
+    let (home, hash) = lives::place(sample.ptr, sample.home);
     let mut state = home.lock.lock();
     // A sample of the same address was freed by a way that does not pass here; it is gone for certain.
     if let Some(stale) = home.unlink(&mut state, hash, sample.ptr) {
@@ -234,10 +236,10 @@ pub(crate) fn record(thread: Ptr<ThreadCell>, tctx: Ptr<TctxCell>, sample: &Samp
     true
 }
 
-/// Forgets the sample of `ptr`; the address of its context, or `None` when `ptr` is not sampled. Without a sample this
+/// Forgets the sample of `ptr`, a block of the arena `home`; the address of its context, or `None` when `ptr` is not sampled. Without a sample this
 /// costs a few loads and no lock. `by` is the calling thread, if it has a record.
-pub(crate) fn remove(ptr: usize, by: Option<Ptr<ThreadCell>>) -> Option<Ptr<ContextCell>> {
-    let (shard, hash) = lives::place(ptr);
+pub(crate) fn remove(ptr: usize, home: u32, by: Option<Ptr<ThreadCell>>) -> Option<Ptr<ContextCell>> {
+    let (shard, hash) = lives::place(ptr, home);
     if shard.surely_absent(hash, ptr) {
         return None;
     }
@@ -330,6 +332,7 @@ mod tests {
     fn sample(ptr: usize, bytes: u64) -> Sample {
         Sample {
             ptr,
+            home: 0,
             usable_bytes: bytes,
             requested_bytes: bytes - 1,
             weight_bytes: unbias::weight_bytes(bytes, 1 << 16),
@@ -430,13 +433,13 @@ mod tests {
             assert_eq!(contexts, tctxs);
             assert_eq!(lives, (3000, bytes));
         }
-        assert!(remove(0x5000_0000 + 8, None).is_none());
-        assert!(remove(0x6000_0000, None).is_none());
+        assert!(remove(0x5000_0000 + 8, 0, None).is_none());
+        assert!(remove(0x6000_0000, 0, None).is_none());
         for i in 0..3000_usize {
             // By the thread itself, by another, by one without a record.
             let by = [Some(thread), Some(other), None][i % 3];
-            assert!(remove(0x5000_0000 + 16 * i, by).is_some(), "{i}");
-            assert!(remove(0x5000_0000 + 16 * i, None).is_none());
+            assert!(remove(0x5000_0000 + 16 * i, 0, by).is_some(), "{i}");
+            assert!(remove(0x5000_0000 + 16 * i, 0, None).is_none());
         }
         let (contexts, tctxs, lives) = totals(&Kernel);
         assert_eq!((contexts, tctxs, lives), (Counts::default(), Counts::default(), (0, 0)));
@@ -472,7 +475,7 @@ mod tests {
         jeprobe_root.opt_accum.store(0, Ordering::Relaxed);
         assert_eq!(totals(&OwnMemory).0, Counts::default());
         assert_eq!(cumulative(context), 0);
-        assert!(remove(0x9000, None).is_none());
+        assert!(remove(0x9000, 0, None).is_none());
         assert_eq!(totals(&OwnMemory).0, Counts::default());
     }
 
@@ -486,7 +489,7 @@ mod tests {
         // Its live sample keeps the record.
         let other = threads::start(2).expect("memory");
         assert!(!other.same(thread));
-        assert!(remove(0x8800, None).is_some());
+        assert!(remove(0x8800, 0, None).is_some());
         let uid = thread.uid.load(Ordering::Relaxed);
         let again = core::iter::repeat_with(|| threads::start(3).expect("memory")).take(50).find(|t| t.same(thread));
         let again = again.expect("reused");
@@ -522,8 +525,8 @@ mod tests {
                         assert!(put(thread, context, &sample((t + 1) << 32 | i << 4, 48)));
                         // Frees what its neighbour made, when that is there already, else its own.
                         let neighbour = ((t + 1) % 4 + 1) << 32 | i << 4;
-                        if i % 3 == 0 && remove(neighbour, Some(thread)).is_none() {
-                            assert!(remove((t + 1) << 32 | i << 4, Some(thread)).is_some() || i % 3 == 0);
+                        if i % 3 == 0 && remove(neighbour, 0, Some(thread)).is_none() {
+                            assert!(remove((t + 1) << 32 | i << 4, 0, Some(thread)).is_some() || i % 3 == 0);
                         }
                     }
                 })
@@ -538,7 +541,7 @@ mod tests {
         assert_eq!(contexts.objects as usize, lives::count());
         for t in 1..=4_usize {
             for i in 0..EACH {
-                remove(t << 32 | i << 4, None);
+                remove(t << 32 | i << 4, 0, None);
             }
         }
         assert_eq!(totals(&OwnMemory), (Counts::default(), Counts::default(), (0, 0)));

@@ -2,7 +2,7 @@
 //!
 //! A record belongs to its thread from [`start`] to [`end`]; what it counted is added to the root's counters then. One
 //! whose samples are all freed may serve a new thread. Identity and list change under `ProfThreads`, counters are the
-//! thread's own (`records.rs`).
+//! thread's own (`records.rs`); hence each record is a segment of its own, whose cache lines no other thread writes.
 #![forbid(unsafe_code)]
 
 use crate::prim::{AtomicU32, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ struct ThreadNode {
 }
 
 static THREADS: Mutex<Threads> =
-    Mutex::new(Rank::ProfThreads, Threads { records: Appender::new(KIND_THREAD, 1 << 10), next_uid: 0, first: None });
+    Mutex::new(Rank::ProfThreads, Threads { records: Appender::new(KIND_THREAD, 0), next_uid: 0, first: None });
 
 /// The record of a new thread: that of an ended thread without live samples, or a fresh one. `None` without memory.
 pub(crate) fn start(tid: u32) -> Option<Ptr<ThreadCell>> {

@@ -63,6 +63,14 @@ impl FileMap {
         // other bytes; every reader of these bytes checks what it finds.
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr(), self.bytes) }
     }
+
+    /// Takes the pages out of the process's memory until they are read again: they stay in the page cache.
+    pub(crate) fn let_go(&self) {
+        let range = [self.ptr.as_ptr().addr(), self.bytes, libc::MADV_DONTNEED as usize, 0, 0, 0];
+        // SAFETY: S1: the mapping is a shared one of a file, so reading it gives the same bytes afterwards. It is only a
+        // hint: a failure changes nothing.
+        let _ = unsafe { syscall(libc::SYS_madvise, range) };
+    }
 }
 
 impl Drop for FileMap {

@@ -32,6 +32,7 @@ use crate::ptr::BlockPtr;
 use crate::sizeclass::{CACHED_MAX, NBINS, NCACHED, size_of_index, slab_shape};
 use crate::slab;
 use crate::tcache::large::LargeCache;
+use crate::tcache::shelves::Shelves;
 
 /// Slots of a small class: twice the regions of a slab, within these bounds.
 const SLOTS_SMALL_MIN: usize = 20;
@@ -97,6 +98,8 @@ pub(crate) struct Cache {
     pub(crate) stacks: [Stack; NCACHED],
     tuning: [Tuning; NCACHED],
     pub(crate) large: LargeCache,
+    /// Regions for sampled blocks.
+    shelves: Shelves,
     open: AtomicBool,
     /// Next class to collect.
     cursor: AtomicU32,
@@ -149,6 +152,7 @@ impl Cache {
             stacks: [const { Stack::closed() }; NCACHED],
             tuning: [const { Tuning::new() }; NCACHED],
             large: LargeCache::new(),
+            shelves: Shelves::none(),
             open: AtomicBool::new(false),
             cursor: AtomicU32::new(0),
         }
@@ -194,6 +198,7 @@ impl Cache {
     pub(crate) fn abandon(&self) {
         self.open.store(false, Ordering::Relaxed);
         self.large.abandon();
+        self.shelves.abandon();
         self.stacks.iter().for_each(Stack::close);
     }
 
@@ -204,7 +209,20 @@ impl Cache {
                 self.flush(class, 0, arena);
             }
             self.large.flush_all();
+            self.shelves.flush(arena);
         }
+    }
+
+    /// A region of a small class for a block that is to be sampled; the cache is open.
+    #[inline]
+    pub(crate) fn alloc_sampled(&self, class: usize, arena: &Arena) -> Option<*mut u8> {
+        self.shelves.take(class, arena)
+    }
+
+    /// Keeps the region of a block that was sampled, of a slab of the arena; false when the cache keeps none.
+    #[inline]
+    pub(crate) fn free_sampled(&self, class: usize, block: BlockPtr, arena: &Arena) -> bool {
+        self.shelves.put(class, block, arena)
     }
 
     /// True when the class has an open stack.
@@ -284,6 +302,7 @@ impl Cache {
         self.large.collect_step();
         let class = self.cursor.load(Ordering::Relaxed) as usize % NCACHED;
         self.cursor.store(class as u32 + 1, Ordering::Relaxed);
+        self.shelves.collect(class, arena);
         let (Some(stack), Some(tuning)) = (self.stacks.get(class), self.tuning.get(class)) else { return };
         if !stack.is_open() {
             return;
