@@ -158,7 +158,7 @@ pub(crate) fn walk(trace: &mut Trace, stack: &mut Stack, now_ns: u64) -> Option<
         refresh(false);
     }
     if !(stack.low..stack.high).contains(&first.sp) {
-        take_walker()?.as_mut()?.find_stack(stack, first.sp);
+        locate(stack, first.sp)?;
     }
     let words = StackWords::new(first.sp, stack.high);
     let generation = generation()?;
@@ -212,7 +212,7 @@ pub(crate) fn caller(trace: &mut Trace, stack: &mut Stack) -> Option<Registers> 
         return None;
     }
     if !(stack.low..stack.high).contains(&first.sp) {
-        take_walker()?.as_mut()?.find_stack(stack, first.sp);
+        locate(stack, first.sp)?;
     }
     let words = StackWords::new(first.sp, stack.high);
     trace.caller(first, generation()?, &words, &mut Tables::new(words))
@@ -330,19 +330,33 @@ fn thread_pointer() -> u64 {
 static KNOWN_STACKS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 const PAGES_BITS: u32 = 29;
 
-/// Finds the mapping that holds `sp`, and its part that is the stack's.
-fn find_stack(stack: &mut Stack, sp: u64, buf: &mut [u8]) {
+/// Its place for the stack that ends at a page. Thread libraries place stacks at multiples of large powers of two.
+fn known_stack(page: u64) -> &'static AtomicU64 {
+    let hash = page.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    &KNOWN_STACKS[(hash >> 58) as usize % KNOWN_STACKS.len()]
+}
+
+/// Finds the stack that holds `sp`; `None` without a walker, where the mappings must be read.
+#[cold]
+#[inline(never)]
+fn locate(stack: &mut Stack, sp: u64) -> Option<()> {
     let block = thread_pointer();
     let page = block >> 12;
-    let known = &KNOWN_STACKS[page as usize % KNOWN_STACKS.len()];
     // Relaxed: the word is complete in itself. Between the stack pointer and the control block of a thread there is
     // nothing but its stack, as far down as that of the last thread there went.
-    let word = known.load(Ordering::Relaxed);
+    let word = known_stack(page).load(Ordering::Relaxed);
     let low = block.saturating_sub((word & ((1 << PAGES_BITS) - 1)) << 12);
     if word >> PAGES_BITS == page && (low..block).contains(&sp) {
         *stack = Stack { low, high: block };
-        return;
+    } else {
+        take_walker()?.as_mut()?.find_stack(stack, sp);
     }
+    Some(())
+}
+
+/// Finds the mapping that holds `sp`, and its part that is the stack's.
+fn find_stack(stack: &mut Stack, sp: u64, buf: &mut [u8]) {
+    let block = thread_pointer();
     *stack = Stack::UNKNOWN;
     let _ = maps::each(buf, |mapping| {
         if mapping.readable && (mapping.start..mapping.end).contains(&sp) {
@@ -351,7 +365,8 @@ fn find_stack(stack: &mut Stack, sp: u64, buf: &mut [u8]) {
             *stack = Stack { low: mapping.start, high: if within { block } else { mapping.end } };
             let pages = (block.wrapping_sub(mapping.start)) >> 12;
             if within && pages < 1 << PAGES_BITS {
-                known.store(page << PAGES_BITS | pages, Ordering::Relaxed);
+                let page = block >> 12;
+                known_stack(page).store(page << PAGES_BITS | pages, Ordering::Relaxed);
             }
             return ControlFlow::Break(());
         }
@@ -630,6 +645,29 @@ mod tests {
         let mut stack = Stack::UNKNOWN;
         let mut trace = Trace::new().expect("memory");
         assert_eq!(caller(&mut trace, &mut stack), None);
+    }
+
+    #[test]
+    fn a_stack_that_was_found_once_is_found_again_without_the_mappings() {
+        std::thread::spawn(|| {
+            let sp = here().sp;
+            let (mut found, mut again) = (Stack::UNKNOWN, Stack::UNKNOWN);
+            find_stack(&mut found, sp, &mut [0; maps::LINE_BYTES]);
+            assert!(found.low < sp && sp < found.high);
+            assert_eq!(
+                known_stack(thread_pointer() >> 12).load(Ordering::Relaxed) >> PAGES_BITS,
+                thread_pointer() >> 12
+            );
+            assert_eq!(locate(&mut again, sp), Some(()));
+            assert_eq!(again.high, found.high);
+            assert!((found.low..=sp).contains(&again.low));
+        })
+        .join()
+        .expect("no panic");
+        // Those of a program: 8 MiB apart.
+        let places: std::collections::BTreeSet<_> =
+            (0..16_u64).map(|i| core::ptr::from_ref(known_stack(0x7_f776_b7ff - i * 2048)).addr()).collect();
+        assert!(places.len() > 8, "{}", places.len());
     }
 
     #[test]

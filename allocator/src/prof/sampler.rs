@@ -173,7 +173,9 @@ const fn minus_log_of(scaled: f64, middles: &[(f64, f64); STEPS]) -> f64 {
 }
 
 /// Slots of [`Weights`].
-const WEIGHTS: usize = 32;
+const WEIGHTS: usize = 64;
+/// Times a size, whose upper bits choose the slot: no two size classes of small blocks meet.
+const WEIGHTS_SPREAD: u64 = 0xf03e_dca7_e2dc_aa37;
 
 /// Weights computed last, by size: a program samples few sizes again and again. Of one thread.
 pub(crate) struct Weights {
@@ -191,6 +193,11 @@ impl Weights {
     #[expect(clippy::declare_interior_mutable_const, reason = "an initial value, copied into each thread's slot")]
     pub(crate) const NONE: Weights = Weights { known: [const { Cell::new(Weight { key: 0, bytes: 0 }) }; WEIGHTS] };
 
+    #[inline]
+    fn slot(usable: u64) -> usize {
+        (usable.wrapping_mul(WEIGHTS_SPREAD) >> (64 - WEIGHTS.ilog2())) as usize % WEIGHTS
+    }
+
     /// Bytes, unbiased, that a sample of `usable` bytes stands for whose distance was drawn with `lg`.
     #[inline]
     pub(crate) fn weight(&self, usable: u64, lg: u32) -> u64 {
@@ -198,7 +205,7 @@ impl Weights {
             return usable;
         }
         let key = usable << 6 | u64::from(lg.min(63));
-        let slot = &self.known[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize % WEIGHTS];
+        let slot = &self.known[Weights::slot(usable)];
         let known = slot.get();
         if known.key == key {
             return known.bytes;
@@ -314,6 +321,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn small_classes_have_slots_of_their_own() {
+        let sizes = &crate::sizeclass::SIZES[..crate::sizeclass::NBINS];
+        let slots: std::collections::BTreeSet<_> = sizes.iter().map(|size| Weights::slot(*size as u64)).collect();
+        assert_eq!(slots.len(), sizes.len());
     }
 
     #[test]

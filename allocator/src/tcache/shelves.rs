@@ -1,12 +1,12 @@
 //! Regions for sampled blocks that a thread keeps, so that a sample and its end seldom take the lock of a bin.
 //!
 //! ```text
-//!   Shelf, a cache line each ┌ count │ blocks[0 .. count], oldest first │ … ┐
+//!   Shelf, a cache line each ┌ count, idle │ blocks[0 .. count], oldest first │ … ┐
 //! ```
 //!
 //! The regions lie in slabs of sampled blocks only. An empty shelf takes half of what it holds at most from the bin, a
-//! full one gives its older half back; of a class that [`Shelves::collect`] comes by, half goes back. Only the owner
-//! thread calls anything here. Fields: all `owner`; atomics with Relaxed order because the struct is shared by reference.
+//! full one gives its older half back; of one that goes unused for a while, half goes back ([`Shelves::collect`]). Only
+//! the owner thread calls anything here. Fields: all `owner`; atomics with Relaxed order because the struct is shared by reference.
 #![forbid(unsafe_code)]
 
 use crate::arena::Arena;
@@ -29,8 +29,14 @@ pub(super) struct Shelves(Slice<Shelf>);
 #[repr(align(64))]
 struct Shelf {
     count: AtomicU32,
+    /// Visits of [`Shelves::collect`] since the shelf was used.
+    idle: AtomicU32,
     blocks: [AtomicPtr<u8>; PLACES],
 }
+
+/// Visits without use after which half of a shelf goes back: a thread that samples every 512 KiB comes back to a class
+/// after tens of MiB, and makes a visit every 5 MiB.
+const IDLE_VISITS: u32 = 16;
 
 fn most(class: usize) -> usize {
     (MOST_BYTES / size_of_index(class)).clamp(1, PLACES)
@@ -59,8 +65,11 @@ impl Shelves {
     #[cold]
     #[inline(never)]
     fn make(&self, class: usize, arena: &Arena) -> Option<*mut u8> {
-        let row =
-            |_| Shelf { count: AtomicU32::new(0), blocks: [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES] };
+        let row = |_| Shelf {
+            count: AtomicU32::new(0),
+            idle: AtomicU32::new(0),
+            blocks: [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES],
+        };
         if let Some(shelves) = base::alloc_slice(NBINS, row) {
             self.0.set(shelves);
         }
@@ -78,9 +87,12 @@ impl Shelves {
         true
     }
 
-    /// Gives half of the regions of a class back.
+    /// Visits a class: gives half of its regions back if they go unused.
     pub(super) fn collect(&self, class: usize, arena: &Arena) {
-        if let Some(row) = self.row(class) {
+        let Some(row) = self.row(class) else { return };
+        let idle = row.idle.load(Ordering::Relaxed) + 1;
+        row.idle.store(idle % IDLE_VISITS, Ordering::Relaxed);
+        if idle == IDLE_VISITS {
             row.give_back(class, row.len().div_ceil(2), arena);
         }
     }
@@ -114,6 +126,7 @@ impl Shelf {
         let left = self.len().checked_sub(1)?;
         let block = self.blocks.get(left)?.load(Ordering::Relaxed);
         self.set_len(left);
+        self.idle.store(0, Ordering::Relaxed);
         Some(block)
     }
 
@@ -122,6 +135,7 @@ impl Shelf {
         if let Some(place) = self.blocks.get(self.len()) {
             place.store(block.0, Ordering::Relaxed);
             self.set_len(self.len() + 1);
+            self.idle.store(0, Ordering::Relaxed);
         }
     }
 
@@ -188,7 +202,10 @@ mod tests {
             let newest = shelves.0.get()[class].blocks[kept - 1].load(Ordering::Relaxed);
             assert_eq!(shelves.take(class, arena), Some(newest));
             assert!(shelves.put(class, BlockPtr(newest), arena));
-            shelves.collect(class, arena);
+            for visit in 0..IDLE_VISITS {
+                assert_eq!(shelves.0.get()[class].len(), kept, "{visit}");
+                shelves.collect(class, arena);
+            }
             assert_eq!(shelves.0.get()[class].len(), kept / 2);
         }
         shelves.flush(arena);
