@@ -41,6 +41,7 @@ mod witness;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
 
 pub use cache::Cache;
 pub use calls::Call;
@@ -62,6 +63,9 @@ use store::{Identity, Store};
 use symtab::{FunctionIndex, NearestIndex};
 pub use symtab::{Nearest, Symbol};
 use witness::Witness;
+
+/// For fewer addresses a thread is not worth its start.
+const MANY: usize = 64;
 
 /// An open ELF file.
 #[derive(Debug)]
@@ -187,6 +191,19 @@ impl Image {
         let found: Placed = find();
         store.put(address, Known { place: None, routine: Some(found.clone()) });
         found.named(&self.shown)
+    }
+
+    /// [`Image::frames_of`] ascending addresses whose routines will be asked for: the table of those is built meanwhile.
+    pub fn frames_before_routines(&self, addresses: &[u64]) -> Vec<Vec<SourceFrame>> {
+        let is_known = |address| self.store().is_some_and(|store| store.get(address).routine.is_some());
+        if addresses.len() < MANY || is_known(addresses[0]) {
+            return self.frames_of(addresses);
+        }
+        let (elf, routines) = (&*self.elf, &self.routines);
+        thread::scope(|scope| {
+            scope.spawn(|| routines.get_or_init(|| Routines::build(elf)).prepare(elf));
+            self.frames_of(addresses)
+        })
     }
 
     /// Whether there is a function `_fini` in nm's list as jeprof reads it.

@@ -105,6 +105,13 @@ impl Routines {
         Routines::default()
     }
 
+    /// Finds out beforehand what the first questions need.
+    pub(super) fn prepare(&self, elf: &Elf) {
+        if let Some(symbols) = elf.symbols(self.dynamic) {
+            self.bare(elf, &symbols);
+        }
+    }
+
     /// Whether a routine is called `_fini`.
     pub(super) fn has_separator(&self, elf: &Elf) -> bool {
         *self.has_separator.get_or_init(|| {

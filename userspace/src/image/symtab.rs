@@ -8,7 +8,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use object::LittleEndian;
 use object::elf::{self, Sym64};
@@ -226,10 +226,8 @@ impl FunctionIndex {
             sorted.push(Entry { section, value: symbol.st_value.get(ENDIAN), size, index: index as u32, file });
         }
         // The best of equal addresses last: the largest, then the first of the table.
-        sorted.sort_unstable_by(|a, b| {
-            let place = a.section.cmp(&b.section).then(a.value.cmp(&b.value));
-            place.then(a.size.max(1).cmp(&b.size.max(1))).then(b.index.cmp(&a.index))
-        });
+        let key = |entry: &Entry| (entry.section, entry.value, entry.size.max(1), Reverse(entry.index));
+        sorted.sort_unstable_by_key(key);
         FunctionIndex { sorted, dynamic }
     }
 

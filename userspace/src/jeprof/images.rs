@@ -291,7 +291,10 @@ impl<'a> MapReader<'a> {
             let (start, end) = range_of(range)?;
             return Some(Mapping { start, end, offset: 0, path: path.to_vec() });
         }
-        let found = self.freebsd.captures(Some(line).filter(|line| line.starts_with(b"0x"))?)?;
+        if !line.starts_with(b"0x") {
+            return None;
+        }
+        let found = self.freebsd.captures(line)?;
         Some(Mapping { start: parse_hex(&found[1])?, end: parse_hex(&found[2])?, offset: 0, path: found[3].to_vec() })
     }
 }

@@ -109,7 +109,7 @@ impl Symbols {
         let mut table = Table { image, width, last: None };
         let mut texts = Texts::default();
         let inside: Vec<u64> = addresses.iter().map(|&address| width.sub(address, bias)).collect();
-        for ((&address, &inside), frames) in addresses.iter().zip(&inside).zip(image.frames_of(&inside)) {
+        for ((&address, &inside), frames) in addresses.iter().zip(&inside).zip(image.frames_before_routines(&inside)) {
             let shows_all = frames.len() < 2 || image.has_separator();
             let shown = if shows_all { &frames[..] } else { &frames[..1] };
             let known = table.name(address, inside);

@@ -50,27 +50,27 @@ fn without_pairs(text: &str, open: u8, close: u8, and_const: bool) -> Cow<'_, st
     if memchr::memchr(close, text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
     }
-    let mut kept = Vec::with_capacity(text.len());
+    let mut kept = String::with_capacity(text.len());
     let mut opened = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte == close
-            && let Some(start) = opened.pop()
-        {
+    let mut rest = text;
+    while let Some(at) = memchr::memchr2(open, close, rest.as_bytes()) {
+        kept.push_str(&rest[..at]);
+        let found = rest.as_bytes()[at];
+        rest = &rest[at + 1..];
+        if found == open {
+            opened.push(kept.len());
+            kept.push(char::from(open));
+        } else if let Some(start) = opened.pop() {
             kept.truncate(start);
-            if and_const && let Some(after) = rest.trim_ascii_start().strip_prefix(b"const") {
+            if and_const && let Some(after) = rest.trim_ascii_start().strip_prefix("const") {
                 rest = after;
             }
-            continue;
+        } else {
+            kept.push(char::from(close));
         }
-        if byte == open {
-            opened.push(kept.len());
-        }
-        kept.push(byte);
     }
-    // What is removed begins and ends with ASCII, so text stays text.
-    String::from_utf8(kept).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()).into()
+    kept.push_str(rest);
+    Cow::Owned(kept)
 }
 
 fn without_return_type(name: &str) -> &str {
