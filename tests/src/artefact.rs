@@ -68,12 +68,12 @@ pub fn static_library() -> PathBuf {
 
 /// The `jeprobe` command.
 pub fn command() -> PathBuf {
-    need(target_dir().join("release/jeprobe"), "test suite")
+    need(target_dir().join("dist/jeprobe"), "dist")
 }
 
 /// The `jeprof` command.
 pub fn jeprof() -> PathBuf {
-    need(target_dir().join("release/jeprof"), "test suite")
+    need(target_dir().join("dist/jeprof"), "dist")
 }
 
 fn need(path: PathBuf, task: &str) -> PathBuf {

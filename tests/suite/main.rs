@@ -13,6 +13,7 @@ mod jeprof_viewers;
 mod loader;
 mod mallctl_tree;
 mod names_cache;
+mod one_file;
 mod reader_errors;
 mod redis;
 mod report_debuginfod;

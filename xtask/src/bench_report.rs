@@ -20,7 +20,8 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{LittleEndian, elf};
 
 use crate::build_alloc::target_dir;
-use crate::cmd::{Cmd, cargo, find_program, root};
+use crate::cmd::{Cmd, find_program, root};
+use crate::dist;
 
 /// Where the image of a case begins in the address space of its profile.
 const BASE: u64 = 0x7f3a_0000_0000;
@@ -176,7 +177,7 @@ struct Cost {
 pub(crate) fn run(args: &BenchReport) -> Result<()> {
     let folder = target_dir().join("bench-report");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    cargo().args(["build", "--release", "-p", "jeprobe", "--bins"]).run()?;
+    let commands = dist::run()?;
     let measure = folder.join("measure");
     Cmd::new("cc").args(["-O2", "-o"]).arg(&measure).arg(root().join("tests/bench/measure.c")).run()?;
     let mut table = String::from("| profile | by | s | times faster | peak RSS, MiB |\n|---|---|---|---|---|\n");
@@ -189,7 +190,13 @@ pub(crate) fn run(args: &BenchReport) -> Result<()> {
         let stacks = args.stacks.unwrap_or(case.stacks);
         let profile = folder.join(format!("{name}.heap"));
         write_profile(&profile, &image, stacks, case)?;
-        let bench = Bench { folder: &folder, image: &image, profile: &profile, limit: args.original_limit };
+        let bench = Bench {
+            commands: &commands,
+            folder: &folder,
+            image: &image,
+            profile: &profile,
+            limit: args.original_limit,
+        };
         bench.case(case, args, &mut table)?;
         fs::remove_file(&profile).with_context(|| format!("cannot remove {}", profile.display()))?;
     }
@@ -198,6 +205,8 @@ pub(crate) fn run(args: &BenchReport) -> Result<()> {
 }
 
 struct Bench<'a> {
+    /// Folder of both commands.
+    commands: &'a Path,
     folder: &'a Path,
     image: &'a Path,
     profile: &'a Path,
@@ -248,7 +257,7 @@ impl Bench<'_> {
         let mut command = Command::new(self.folder.join("measure"));
         command.arg(&cost);
         let program = if self.image.extension().is_none() { self.image } else { Path::new("/bin/true") };
-        let ours = target_dir().join("release");
+        let ours = &self.commands;
         match peer {
             Peer::Original => {
                 let jeprof =

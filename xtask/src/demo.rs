@@ -12,14 +12,15 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use crate::build_alloc::{self, target_dir};
-use crate::cmd::{Cmd, cargo, root};
+use crate::cmd::{Cmd, root};
+use crate::dist;
 
 const LEAKING: &str = "audit_log_append";
 const DURATION: &str = "5s";
 
 pub(crate) fn run() -> Result<()> {
     let library = root().join(build_alloc::run()?).join("libjeprobe.so");
-    cargo().args(["build", "--release", "-p", "jeprobe"]).run()?;
+    let command = dist::run()?.join("jeprobe");
     let target = root().join(target_dir());
     let folder = target.join("demo");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -32,7 +33,7 @@ pub(crate) fn run() -> Result<()> {
 
     let server = Server::start(&program, &library)?;
     let (profile, graph) = (folder.join("demo.heap"), folder.join("demo.svg"));
-    let (output, success) = Cmd::new(target.join("release/jeprobe"))
+    let (output, success) = Cmd::new(command)
         .args(["attach", "--pid", &server.0.id().to_string(), "--duration", DURATION, "-o"])
         .arg(&profile)
         .arg("--flamegraph")

@@ -19,7 +19,7 @@ use clap::ValueEnum;
 
 use crate::check::{self, Check};
 use crate::cmd::{Cmd, cargo, root};
-use crate::{build_alloc, deps, mutate};
+use crate::{build_alloc, deps, dist, mutate};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Tier {
@@ -150,10 +150,10 @@ fn clippy() -> Result<Counts> {
     Ok(counts)
 }
 
-/// A test target of `jeprobe-tests`, on a release build of the library and the command.
+/// A test target of `jeprobe-tests`, on the library and the command as they are given to others.
 fn programs(target: &str, alone: bool) -> Result<Counts> {
     build_alloc::run()?;
-    cargo().args(["build", "--release", "-p", "jeprobe"]).run()?;
+    dist::run()?;
     let mut test = cargo().args(["test", "-p", "jeprobe-tests", "--test", target]);
     if alone {
         // Probes are visible to the whole machine: two such tests would count each other's processes.

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use super::build::folder;
-use crate::cmd::{Cmd, cargo};
+use crate::cmd::Cmd;
+use crate::dist;
 use crate::vendor::{self, Crate};
 
 /// mimalloc 3.3.
@@ -92,7 +93,7 @@ fn find_one(name: &str, ours: &Path) -> Result<Peer> {
     };
     let attached = name == "ours-attached";
     if attached {
-        cargo().args(["build", "--release", "-p", "jeprobe"]).run()?;
+        dist::run()?;
     }
     Ok(Peer { name: name.to_owned(), is_ours: *source == Source::Ours, library, conf: (*conf).to_owned(), attached })
 }

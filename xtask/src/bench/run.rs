@@ -160,7 +160,7 @@ impl Runner {
 
     /// The program waits at its gate until `jeprobe attach` says that it is there; time starts then.
     fn attached(&self, peer: &Peer, command: &[String]) -> Result<Cost> {
-        let loader = target_dir().join("release/jeprobe");
+        let loader = target_dir().join("dist/jeprobe");
         let (gate, ready, pid) =
             (self.scratch.join("gate"), self.scratch.join("ready"), self.scratch.join("ready.pid"));
         for file in [&gate, &ready, &pid] {
