@@ -246,6 +246,28 @@ fn large_zeroed_blocks_are_zero_whether_fresh_or_reused() {
 }
 
 #[test]
+fn large_blocks_beyond_what_the_cache_keeps_go_to_their_arena() {
+    let arena = boot::current().arena().expect("an arena");
+    let blocks: Vec<*mut u8> = (0..60).map(|i| api::malloc([100_000, 300_000][i % 2])).collect();
+    let before = arena.large_stats().frees;
+    for block in &blocks {
+        // SAFETY: S1: not used again.
+        unsafe { api::free(*block) };
+    }
+    // A MiB stays: ten of the shorter ones at most.
+    let returned = arena.large_stats().frees - before;
+    assert!(returned >= 50, "{returned} went back");
+    // Once more: nothing is handed out twice.
+    let mut again: Vec<*mut u8> = (0..60).map(|i| api::malloc([100_000, 300_000][i % 2])).collect();
+    again.sort_unstable();
+    assert!(again.windows(2).all(|pair| pair[1].addr() - pair[0].addr() >= 100_000));
+    for block in again {
+        // SAFETY: S1: not used again.
+        unsafe { api::free(block) };
+    }
+}
+
+#[test]
 fn explicit_caches_serve_and_end() {
     let id = jeprobe_alloc::tcache::create().expect("a cache");
     let place = Place { cache: CacheChoice::Explicit(id), arena: None };
