@@ -157,8 +157,8 @@ fn refused(size: usize) -> ! {
     }
     let mut line = Line { bytes: [0; LINE_BYTES], length: 0 };
     let (limit, command) = SET.get().copied().unwrap_or((u64::MAX, "jeprobe"));
-    progress::innermost(|what| {
-        let _cut = words(&mut line, command, what, size as u64, limit);
+    progress::innermost(|work| {
+        let _cut = words(&mut line, command, work, size as u64, limit);
     });
     let _nobody_listens = io::stderr().write_all(&line.bytes[..line.length]);
     exit();
@@ -169,12 +169,13 @@ fn exit() -> ! {
     unsafe { libc::_exit(1) }
 }
 
-fn words(out: &mut Line, command: &str, what: Option<&str>, size: u64, limit: u64) -> fmt::Result {
+/// `work`: when in it, and what it is.
+fn words(out: &mut Line, command: &str, work: Option<(&str, &str)>, size: u64, limit: u64) -> fmt::Result {
     write!(out, "{command}: error: out of memory")?;
-    if let Some(what) = what {
+    if let Some((when, what)) = work {
         // Names of files are long at times; what follows must have room.
         let end = (0..=what.len().min(NAME_BYTES)).rev().find(|&at| what.is_char_boundary(at)).unwrap_or(0);
-        write!(out, " while {}{}", &what[..end], if end < what.len() { "…" } else { "" })?;
+        write!(out, " {when} {}{}", &what[..end], if end < what.len() { "…" } else { "" })?;
     }
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     write!(out, ": {} MiB more were refused", mib(size))?;
@@ -252,17 +253,17 @@ mod tests {
 
     #[test]
     fn the_words_name_work_need_and_limit() {
-        let said = |what: Option<&str>, limit| {
+        let said = |what: &str, limit| {
             let mut line = Line { bytes: [0; LINE_BYTES], length: 0 };
-            words(&mut line, "jeprof", what, 5 << 20, limit).expect("it fits");
+            words(&mut line, "jeprof", Some(("while", what)), 5 << 20, limit).expect("it fits");
             String::from_utf8(line.bytes[..line.length].to_vec()).expect("text")
         };
-        let text = said(Some("reading x.heap"), 64 << 20);
+        let text = said("reading x.heap", 64 << 20);
         let first =
             "jeprof: error: out of memory while reading x.heap: 5 MiB more were refused; the limit is 64 MiB\nhint: ";
         assert!(text.starts_with(first) && text.ends_with("JEPROBE_MEMORY_LIMIT=8G\n"), "{text}");
         let long = "é".repeat(900);
-        let text = said(Some(&long), u64::MAX);
+        let text = said(&long, u64::MAX);
         assert!(text.contains("é…: 5 MiB more were refused\nhint: ") && text.ends_with("8G\n"), "{text}");
     }
 }

@@ -26,10 +26,16 @@ fn open() -> MutexGuard<'static, Vec<Arc<State>>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells what is being done, as it was named; `None` when nothing is, or that is about to change. Allocates nothing.
-pub fn innermost<R>(tell: impl FnOnce(Option<&str>) -> R) -> R {
-    let open = OPEN.try_lock().ok();
-    tell(open.as_deref().and_then(|open| open.last()).map(|state| state.what.as_str()))
+/// Work that ended last.
+static ENDED: Mutex<Option<Arc<State>>> = Mutex::new(None);
+
+/// Tells what is being done, as it was named, and `while`; else what was done last, and `after`. `None` when there was
+/// nothing, or that is about to change. Allocates nothing.
+pub fn innermost<R>(tell: impl FnOnce(Option<(&'static str, &str)>) -> R) -> R {
+    let (open, ended) = (OPEN.try_lock().ok(), ENDED.try_lock().ok());
+    let open = open.as_deref().and_then(|open| open.last()).map(|state| ("while", state.what.as_str()));
+    let ended = ended.as_deref().and_then(Option::as_ref).map(|state| ("after", state.what.as_str()));
+    tell(open.or(ended))
 }
 
 struct State {
@@ -83,6 +89,7 @@ impl Drop for Working {
             let _a_lost_line_is_no_failure = writer.join();
         }
         open().retain(|state| state.number != self.state.number);
+        *ENDED.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.state.clone());
     }
 }
 
