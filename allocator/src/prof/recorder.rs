@@ -339,8 +339,8 @@ fn walked_counts(
     tctx
 }
 
-/// A block of the arena `home` whose page says that it may hold sampled objects is freed; true when it was one. About 45 instructions for
-/// one that was not.
+/// A block of the arena `home` whose page says that it may hold sampled objects is freed; true when it was one. About 45
+/// instructions for one that was not.
 pub fn free(thread: &ThreadProf, ptr: usize, home: u32, usable: usize) -> bool {
     let Some(context) = table::remove(ptr, home, thread.record.get()) else { return false };
     if hooks::free_wanted() {

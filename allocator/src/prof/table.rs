@@ -236,8 +236,8 @@ pub(crate) fn record(thread: Ptr<ThreadCell>, tctx: Ptr<TctxCell>, sample: &Samp
     true
 }
 
-/// Forgets the sample of `ptr`, a block of the arena `home`; the address of its context, or `None` when `ptr` is not sampled. Without a sample this
-/// costs a few loads and no lock. `by` is the calling thread, if it has a record.
+/// Forgets the sample of `ptr`, a block of the arena `home`; the address of its context, or `None` when `ptr` is not sampled.
+/// Without a sample this costs a few loads and no lock. `by` is the calling thread, if it has a record.
 pub(crate) fn remove(ptr: usize, home: u32, by: Option<Ptr<ThreadCell>>) -> Option<Ptr<ContextCell>> {
     let (shard, hash) = lives::place(ptr, home);
     if shard.surely_absent(hash, ptr) {

@@ -49,11 +49,7 @@ impl Letters {
         if own <= 0.0 {
             return Vec::new();
         }
-        let mut pen = match anchor {
-            Anchor::Start => x,
-            Anchor::Middle => x - wanted / 2.0,
-            Anchor::End => x - wanted,
-        };
+        let mut pen = x - anchor.share() * wanted;
         let across = size * wanted / own;
         let mut contours = Vec::new();
         for c in text.chars() {

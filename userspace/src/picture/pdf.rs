@@ -9,7 +9,7 @@ use pdf_writer::{Content, Finish as _, Name, Pdf, Rect, Ref, Str, TextStr};
 
 use super::font;
 use super::letters::{Contour, Letters};
-use super::scene::{Anchor, Colour, Scene, Shape, Step, Stroke};
+use super::scene::{Colour, Scene, Shape, Step, Stroke};
 
 const PAGE_MOST: f64 = 14_400.0;
 const PLAIN: Name<'static> = Name(b"F1");
@@ -64,12 +64,7 @@ fn draw(shape: &Shape, letters: &mut Letters, out: &mut Content) {
             paint(Some(*colour), None, out);
         }
         Shape::Text { x, y, size, anchor, is_bold, colour, text } => {
-            let width = font::width(text, *size);
-            let left = match anchor {
-                Anchor::Start => *x,
-                Anchor::Middle => x - width / 2.0,
-                Anchor::End => x - width,
-            };
+            let left = x - anchor.share() * font::width(text, *size);
             let [red, green, blue] = parts(*colour);
             out.set_fill_rgb(red, green, blue);
             out.begin_text().set_font(if *is_bold { BOLD } else { PLAIN }, *size as f32);
@@ -119,20 +114,23 @@ fn parts(Colour(red, green, blue): Colour) -> [f32; 3] {
 
 /// Whether [`encoded`] has every character of a text.
 pub(super) fn is_encodable(text: &str) -> bool {
-    text.chars().all(|c| matches!(c, ' '..='~' | '\u{a0}'..='\u{ff}' | '…' | '–' | '—'))
+    text.chars().all(|c| code(c).is_some())
 }
 
-/// Text in `WinAnsi`, which agrees with Latin 1 outside 0x80 to 0x9f.
+/// Text in `WinAnsi`.
 pub(super) fn encoded(text: &str) -> Vec<u8> {
-    text.chars()
-        .map(|c| match c {
-            ' '..='~' | '\u{a0}'..='\u{ff}' => c as u32 as u8,
-            '…' => 0x85,
-            '–' => 0x96,
-            '—' => 0x97,
-            _ => b'?',
-        })
-        .collect()
+    text.chars().map(|c| code(c).unwrap_or(b'?')).collect()
+}
+
+/// A character in `WinAnsi`, which agrees with Latin 1 outside 0x80 to 0x9f; `None` for what it lacks.
+fn code(c: char) -> Option<u8> {
+    match c {
+        ' '..='~' | '\u{a0}'..='\u{ff}' => Some(c as u32 as u8),
+        '…' => Some(0x85),
+        '–' => Some(0x96),
+        '—' => Some(0x97),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

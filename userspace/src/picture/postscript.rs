@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::letters::{Contour, Letters};
 use super::pdf::{encoded, is_encodable};
-use super::scene::{Anchor, Colour, Scene, Shape, Step, Stroke};
+use super::scene::{Colour, Scene, Shape, Step, Stroke};
 
 /// Short names for what shapes are made of. Fonts are taken in Latin 1.
 const PROLOGUE: &str = "\
@@ -60,12 +60,7 @@ fn draw(shape: &Shape, letters: &mut Letters, out: &mut String) {
             paint(Some(*colour), None, out)
         }
         Shape::Text { x, y, size, anchor, is_bold, colour, text } => {
-            // Share of the text's width that stands left of x.
-            let left = match anchor {
-                Anchor::Start => "0",
-                Anchor::Middle => "0.5",
-                Anchor::End => "1",
-            };
+            let left = anchor.share();
             let font = if *is_bold { "Helvetica-Bold" } else { "Helvetica" };
             writeln!(out, "{} c {left} {} /{font} {size:.1} {x:.2} {y:.2} t", rgb(*colour), string(text))
         }

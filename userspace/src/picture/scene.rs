@@ -28,6 +28,17 @@ pub(super) enum Anchor {
     End,
 }
 
+impl Anchor {
+    /// Part of the text's width that stands left of its x.
+    pub(super) fn share(self) -> f64 {
+        match self {
+            Anchor::Start => 0.0,
+            Anchor::Middle => 0.5,
+            Anchor::End => 1.0,
+        }
+    }
+}
+
 /// A line or a curve.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Stroke {
