@@ -27,6 +27,9 @@ use super::flags::{CacheChoice, Place};
 /// Classes whose cached blocks are looked at in one event.
 const COLLECT_STEPS: u32 = 8;
 
+/// Zeroed blocks from here on may be tables of which little is used: what of them is not resident stays so.
+const SPARSE_MIN_BYTES: usize = 256 << 10;
+
 /// A block of at least `size` bytes; null without memory.
 #[inline(always)]
 pub fn malloc(size: usize) -> *mut u8 {
@@ -232,7 +235,13 @@ pub(super) fn cache_of(slot: &'static Slot, place: Place) -> Option<&'static Cac
 fn fill_new(block: *mut u8, usable: usize, zeroed: bool, is_zero: bool) {
     let options = conf::options();
     if zeroed || options.zero {
-        if !is_zero {
+        if is_zero {
+            return;
+        }
+        if usable >= SPARSE_MIN_BYTES {
+            // SAFETY: S1: a large block consists of whole pages and nobody else knows it.
+            unsafe { sys::zero_resident(block, usable) };
+        } else {
             // SAFETY: the block has `usable` bytes and nobody else knows it.
             unsafe { zero(block, usable) };
         }

@@ -375,8 +375,21 @@ pub fn copy_memory_of(pid: u32, src: usize, dst: &mut [u8]) -> usize {
     result(ret).unwrap_or(0)
 }
 
-/// Bytes of the pages in a range that are resident; `None` when the kernel does not say, or for more than 1024 pages.
-/// Touches nothing.
+/// Pages that one question about what is resident covers.
+const RESIDENT_PAGES: usize = 1024;
+
+/// Of each page of a range, whether it is resident, in bit 0; `None` when the kernel does not say, or for more than
+/// [`RESIDENT_PAGES`]. Touches nothing.
+fn residency(addr: usize, bytes: usize, out: &mut [u8; RESIDENT_PAGES]) -> Option<&[u8]> {
+    let pages = out.get_mut(..bytes.div_ceil(page_size()))?;
+    // SAFETY: S1: the kernel writes one byte for each page into the buffer, and checks the address itself.
+    let ret = unsafe { syscall(libc::SYS_mincore, [addr, bytes, for_kernel(pages.as_mut_ptr()), 0, 0, 0]) };
+    result(ret).ok()?;
+    Some(pages)
+}
+
+/// Bytes of the pages in a range that are resident; `None` when the kernel does not say, or for more than
+/// [`RESIDENT_PAGES`]. Touches nothing.
 pub fn resident_bytes(addr: usize, bytes: usize) -> Option<usize> {
     #[cfg(test)]
     match super::mock::resident() {
@@ -384,14 +397,47 @@ pub fn resident_bytes(addr: usize, bytes: usize) -> Option<usize> {
         super::mock::Resident::Unknown => return None,
         super::mock::Resident::Bytes(bytes) => return Some(bytes),
     }
-    let mut resident = [0u8; 1024];
-    let page = page_size();
-    let pages = resident.get_mut(..bytes.div_ceil(page))?;
-    // SAFETY: S1: the kernel writes one byte for each page into the buffer, and checks the address itself.
-    let ret = unsafe { syscall(libc::SYS_mincore, [addr, bytes, for_kernel(pages.as_mut_ptr()), 0, 0, 0]) };
-    result(ret).ok()?;
-    Some(pages.iter().filter(|page| **page & 1 != 0).count() * page)
+    let mut buffer = [0; RESIDENT_PAGES];
+    let pages = residency(addr, bytes, &mut buffer)?;
+    Some(pages.iter().filter(|page| **page & 1 != 0).count() * page_size())
 }
+
+/// Makes a range zero, writing what is resident, and giving back what is not: a page that the kernel has not brought in yet
+/// may also lie in swap, so it is not left alone. Runs of fewer than [`ABSENT_PAGES_MIN`] that are not resident are written,
+/// and so is all of it when the kernel does not say.
+///
+/// # Safety
+/// S1: the range consists of whole pages obtained from [`reserve`], and belongs to the caller.
+pub unsafe fn zero_resident(ptr: *mut u8, bytes: usize) {
+    let page = page_size();
+    let mut buffer = [0; RESIDENT_PAGES];
+    let mut done = 0;
+    while done < bytes {
+        let piece = (bytes - done).min(RESIDENT_PAGES * page);
+        let start = ptr.wrapping_add(done);
+        let pages = residency(start.addr(), piece, &mut buffer).unwrap_or(&[]);
+        // Pages before `written` are zero.
+        let mut written = 0;
+        let mut at = 0;
+        for run in pages.chunk_by(|a, b| a & 1 == b & 1) {
+            let from = at * page;
+            at += run.len();
+            let absent = run.first().is_some_and(|page| page & 1 == 0) && run.len() >= ABSENT_PAGES_MIN;
+            // SAFETY: S1: the run is part of the range.
+            if absent && unsafe { purge_forced(start.wrapping_add(from), run.len() * page) } {
+                // SAFETY: S1, likewise.
+                unsafe { start.wrapping_add(written).write_bytes(0, from - written) };
+                written = at * page;
+            }
+        }
+        // SAFETY: S1, likewise: `written <= piece`, since the runs are those of the piece's pages.
+        unsafe { start.wrapping_add(written).write_bytes(0, piece - written) };
+        done += piece;
+    }
+}
+
+/// Shortest run of pages that are not resident which is left so: below, the call costs as much as what it spares.
+const ABSENT_PAGES_MIN: usize = 8;
 
 /// True when the page at `addr` is mapped in this process. Asks the kernel; touches nothing.
 pub fn is_mapped(addr: usize) -> bool {
@@ -425,6 +471,36 @@ mod tests {
         assert_eq!(unsafe { ptr.read() }, 0);
         // SAFETY: S1: not used again.
         unsafe { release(ptr, bytes) };
+    }
+
+    #[test]
+    fn zeroing_brings_nothing_in_that_was_not_resident() {
+        let (page, pages) = (page_size(), 2 * RESIDENT_PAGES + 40);
+        let ptr = reserve(pages * page, page).expect("memory").as_ptr();
+        // SAFETY: S1: the range was just reserved. Huge pages would be resident as a whole.
+        unsafe { advise_huge(ptr, pages * page, false) };
+        let touched = [0, 3, 9, 100, 1023, 1024, 1500, pages - 1];
+        let resident = || (0..pages).filter(|at| resident_bytes(ptr.addr() + at * page, page) == Some(page)).count();
+        for refused in [false, true] {
+            for at in touched {
+                // SAFETY: inside the range.
+                unsafe { ptr.wrapping_add(at * page + page - 1).write(7) };
+            }
+            assert_eq!(resident(), touched.len());
+            super::super::mock::refuse_advice(refused);
+            // SAFETY: S1: reserved above.
+            unsafe { zero_resident(ptr, pages * page) };
+            super::super::mock::refuse_advice(false);
+            // Short runs between touched pages are written, or all of it when nothing can be given back.
+            let wanted = if refused { pages } else { touched.len() + 7 };
+            assert_eq!(resident(), wanted);
+            // SAFETY: inside the range.
+            assert!((0..pages * page).all(|at| unsafe { ptr.wrapping_add(at).read() } == 0));
+            // SAFETY: S1, as above: as it was at first.
+            assert!(unsafe { purge_forced(ptr, pages * page) });
+        }
+        // SAFETY: S1: not used again.
+        unsafe { release(ptr, pages * page) };
     }
 
     #[test]
