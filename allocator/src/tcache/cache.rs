@@ -7,10 +7,11 @@
 //! ```
 //!
 //! Fill: an empty stack takes a batch from the bin; batches start at [`FIRST_FILL`] and double with each miss, up to half
-//! of the limit. Flush: a full stack gives its older half back. Growth: a stack that fills up after it had run empty is
-//! too small for what its thread does, and its limit doubles instead, up to [`most_slots`]. Collection: one class a step:
-//! blocks below the stack's floor went unused since the last visit; three quarters of them are flushed, and the limit
-//! sinks by as much; then the floor rises to the top. So an idle class loses its blocks within a few rounds.
+//! of the limit. Flush: a full stack gives its older half back, a [`LONG`] one three quarters. Growth: a stack that fills
+//! up after it had run empty is too small for what its thread does, and its limit doubles instead, up to [`most_slots`].
+//! Collection: one class a step: blocks below the stack's floor went unused since the last visit; three quarters of them
+//! are flushed, and the limit sinks by as much, or to the half if nothing was used; then the floor rises to the top. So an
+//! idle class loses its blocks within a few rounds.
 //!
 //! A flush goes by owner: blocks of the cache's own arena are put back under one lock of the bin; of the others, each
 //! arena's blocks become one chain on that bin's remote list, one exchange a chain.
@@ -44,8 +45,12 @@ const FIRST_FILL: u32 = 4;
 const CACHE_LINE: usize = 64;
 
 /// Slots that a small stack may grow to, and bytes of blocks in it.
-const GROWN_SLOTS_MAX: usize = 4096;
+const GROWN_SLOTS_MAX: usize = 2048;
 const GROWN_BYTES_MAX: usize = 128 << 10;
+/// Of a full stack of so many slots a quarter stays, of a smaller one half. Keeping few spares copying them down, and what
+/// goes through a bin comes out again by address; keeping half is best for a number of blocks that goes up and down by chance,
+/// which long stacks are not full of.
+const LONG: usize = 512;
 
 /// shape [u16; 42]: first slot of each class in the room; the last entry is the number of slots.
 const FIRST: [u16; NCACHED + 1] = build_first();
@@ -268,7 +273,8 @@ impl Cache {
             return false;
         }
         if !self.grow(class) {
-            self.flush(class, stack.len(self.room_of(class)) / 2, arena);
+            let len = stack.len(self.room_of(class));
+            self.flush(class, if len < LONG { len / 2 } else { len / 4 }, arena);
             arena.tick(1);
         }
         stack.push(block.0)
@@ -311,11 +317,13 @@ impl Cache {
         let unused = stack.floor(room);
         if unused > 0 {
             let give = unused - unused / 4;
-            self.flush(class, stack.len(room) - give, arena);
+            let len = stack.len(room);
+            // What was not needed was room too much; so is half of a stack that nobody used.
+            let spare_room = if unused == len { give.max(tuning.limit() / 2) } else { give };
+            self.flush(class, len - give, arena);
             let less = (tuning.fill.load(Ordering::Relaxed) / 2).max(first_fill(class));
             tuning.fill.store(less, Ordering::Relaxed);
-            // What was not needed was room too much.
-            let limit = (tuning.limit() - give).max(slots(class));
+            let limit = (tuning.limit() - spare_room).max(slots(class));
             if limit < tuning.limit() && stack.len(room) <= limit {
                 tuning.limit.store(limit as u32, Ordering::Relaxed);
                 stack.move_to(room, tuning.slots());
@@ -430,7 +438,7 @@ mod tests {
             assert!(cache.free(class, BlockPtr(*block), arena));
         }
         // The stack ran empty before it was full, so it grew, up to the bound.
-        assert!(cache.bytes() > slots(class) * 128 && cache.bytes() <= GROWN_BYTES_MAX);
+        assert!(cache.tuning[class].limit() > slots(class) && cache.bytes() <= GROWN_BYTES_MAX);
         // Rounds without use: the first marks, the later ones give back.
         for _ in 0..20 * NCACHED {
             cache.collect_step(arena);
