@@ -14,7 +14,7 @@ use crate::emap;
 use crate::error::AllocError;
 use crate::extent::{Extent, State};
 use crate::pages::{Fit, PageStats, Pages, Which};
-use crate::prim::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::prim::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::quick;
 use crate::sizeclass::{CACHED_MAX, LOOKUP, NBINS, SlabShape, index_of, size_of_index};
 use crate::slab;
@@ -82,6 +82,8 @@ pub struct Arena {
     keeps_spares: AtomicBool,
     /// When `tick` last let time pass.
     looked_at_ns: AtomicU64,
+    /// Bytes in use when the last large block was made.
+    in_use: AtomicUsize,
 }
 
 impl Arena {
@@ -100,6 +102,7 @@ impl Arena {
             spares: AtomicU32::new(0),
             keeps_spares: AtomicBool::new(dirty_ms != 0),
             looked_at_ns: AtomicU64::new(0),
+            in_use: AtomicUsize::new(0),
         })
     }
 
@@ -178,6 +181,8 @@ impl Arena {
             pages.large.allocs += 1;
             pages.large.live_bytes += extent.bytes();
             exchange = pages.exchange_limit();
+            // Relaxed: a hint.
+            self.in_use.store(pages.active_bytes(), Ordering::Relaxed);
             Ok(extent)
         })?;
         if let Some(limit_bytes) = exchange {
@@ -187,6 +192,11 @@ impl Arena {
         extent.set_usable(usable);
         Self::map_large(extent);
         Ok(extent)
+    }
+
+    /// A thread's share of what was in use when the last large block was made.
+    pub(crate) fn share_bytes(&self) -> usize {
+        self.in_use.load(Ordering::Relaxed) / self.thread_count().max(1) as usize
     }
 
     /// Pages, at the price of the bins' spare slabs if need be.

@@ -167,6 +167,12 @@ impl Extent {
         self.state.load(Ordering::Relaxed) == State::Active as u8
     }
 
+    /// True for a large block in use that is no live sample.
+    #[inline]
+    pub(crate) fn is_plain_large(&self) -> bool {
+        self.is_active() && !self.is_slab() && !self.is_sampled()
+    }
+
     pub(crate) fn set_state(&self, state: State) {
         self.state.store(state as u8, Ordering::Relaxed);
     }

@@ -477,7 +477,8 @@ mod tests {
         let arena = arenas::create().expect("arena");
         let slot = base::alloc_value(Slot::new()).expect("memory");
         assert!(slot.cache.open(CACHED_MAX));
-        assert!(slot.cache.large.put(arena.alloc_large(16 * GRANULE, GRANULE, Fit::Tight).expect("pages")));
+        let block = arena.alloc_large(16 * GRANULE, GRANULE, Fit::Tight).expect("pages");
+        assert!(slot.cache.large.put(block, arena));
         for _ in 0..3 {
             slot.count_free(100);
             slot.sweep();

@@ -269,6 +269,7 @@ pub(super) fn event(slot: &'static Slot, block: *mut u8, requested: usize, usabl
         for _ in 0..COLLECT_STEPS {
             slot.cache.collect_step(arena);
         }
+        slot.cache.large.collect_step();
         arena.tick(COLLECT_STEPS);
         thread::sweep_idle(sys::clock_recent_ns());
     }

@@ -46,15 +46,33 @@ pub unsafe fn free(ptr: *mut u8) {
 #[cold]
 #[inline(never)]
 fn free_slow(ptr: *mut u8) {
-    if ptr.is_null() || free_own(ptr) {
+    if free_cached_large(ptr) || ptr.is_null() || free_own(ptr) {
         return;
     }
     // SAFETY: S1 by the caller, `free`.
     unsafe { free_placed(ptr, Place::default()) };
 }
 
-/// Frees a sampled block, or a large one, of the thread's own arena: into the thread's cache, or a large one into the arena
-/// when it is longer than those of the stacks and the cache has enough. False when it is none of these.
+/// Keeps a large block of the thread's own arena in the thread's cache; false when it is none, or the cache has enough.
+#[inline]
+fn free_cached_large(ptr: *mut u8) -> bool {
+    let slot = thread::slot();
+    let Some(extent) = emap::word(ptr.addr()).extent() else { return false };
+    if !extent.is_plain_large() || extent.addr() != ptr {
+        return false;
+    }
+    let Some(arena) = slot.arena().filter(|arena| arena.ind() == extent.arena()) else { return false };
+    let usable = extent.usable();
+    // A closed cache keeps nothing; so the slot is the thread's own below.
+    if !slot.cache.large.put(extent, arena) {
+        return false;
+    }
+    slot.count_free(usable);
+    true
+}
+
+/// Frees a sampled block of the thread's own arena, or a large one, longer than those of the stacks, that the cache did not
+/// keep. False when it is none of these.
 #[inline]
 fn free_own(ptr: *mut u8) -> bool {
     let Some(slot) = thread::get().filter(|slot| slot.cache.is_open()) else { return false };
@@ -63,7 +81,7 @@ fn free_own(ptr: *mut u8) -> bool {
     let Some(arena) = slot.arena().filter(|arena| arena.ind() == extent.arena()) else { return false };
     let done = match (extent.is_slab(), extent.is_sampled()) {
         (true, true) => free_own_sampled(slot, block, extent, usable, arena),
-        (false, false) => free_own_large(slot, block, extent, usable, arena),
+        (false, false) => free_own_large(block, extent, usable, arena),
         _ => false,
     };
     if done {
@@ -91,21 +109,13 @@ fn free_own_sampled(
 }
 
 #[inline]
-fn free_own_large(
-    slot: &'static Slot,
-    block: BlockPtr,
-    extent: &'static Extent,
-    usable: usize,
-    arena: &'static Arena,
-) -> bool {
-    if !slot.cache.large.put(extent) {
-        if usable <= CACHED_MAX {
-            return false;
-        }
-        fill_old(block, usable);
-        arena.free_large(extent);
-        arena.tick(1);
+fn free_own_large(block: BlockPtr, extent: &'static Extent, usable: usize, arena: &'static Arena) -> bool {
+    if usable <= CACHED_MAX {
+        return false;
     }
+    fill_old(block, usable);
+    arena.free_large(extent);
+    arena.tick(1);
     true
 }
 
@@ -156,7 +166,7 @@ pub(super) fn give_back(block: BlockPtr, extent: &'static Extent, cache: Option<
         && !extent.is_slab()
         && !extent.is_sampled()
         && extent.arena() == arena.ind()
-        && cache.large.put(extent)
+        && cache.large.put(extent, arena)
     {
         return;
     }

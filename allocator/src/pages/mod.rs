@@ -172,6 +172,11 @@ impl Pages {
         }
     }
 
+    /// Bytes in use.
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.active_bytes
+    }
+
     /// An active extent of `bytes` (page multiple) at a multiple of `align`.
     pub(crate) fn alloc(&mut self, bytes: usize, align: usize, fit: Fit) -> Result<&'static Extent, AllocError> {
         let slack = align.saturating_sub(sys::page_size());

@@ -305,7 +305,6 @@ impl Cache {
 
     /// Visits one class: gives back what went unused since the last visit.
     pub(crate) fn collect_step(&self, arena: &Arena) {
-        self.large.collect_step();
         let class = self.cursor.load(Ordering::Relaxed) as usize % NCACHED;
         self.cursor.store(class as u32 + 1, Ordering::Relaxed);
         self.shelves.collect(class, arena);

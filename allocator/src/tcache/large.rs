@@ -6,9 +6,12 @@
 //!
 //! The stacks end at `tcache_max`; without this, each block between it and the sizes that are used for long would cost
 //! two locks. Blocks are kept as whole extents of their length, so any request of the length takes one, whatever its
-//! usable bytes. Each list keeps at most [`LIST_BYTES`], all of them [`CACHE_BYTES`]; with a `tcache_max` below the default
-//! there are none. Collection: one list a step, as for the stacks; what lay unused since the last visit goes back to its
-//! arena. An idle thread collects nothing, so others take its blocks away ([`LargeCache::surrender`]).
+//! usable bytes. All lists together keep at most `limit` bytes, one of them half of it. The limit is [`CACHE_BYTES`]; a
+//! cache that is full after it was found empty may have more, while that is at most the thread's share of a sixteenth
+//! of what its arena has in use: it is too small for how the live blocks of a length come and go. With a `tcache_max` below
+//! the default the limit is 0. Collection: one list an event; what lay unused since the last visit goes back to its
+//! arena, and the limit sinks by as much. An idle thread collects nothing, so others take its blocks away
+//! ([`LargeCache::surrender`]).
 //!
 //! | field | synchronization |
 //! |---|---|
@@ -18,26 +21,53 @@
 //! I-LARGECACHE-1: an extent here has state Cached, the exact length of its step, and is off the fast path.
 #![forbid(unsafe_code)]
 
+use crate::arena::Arena;
 use crate::arenas;
 use crate::ds::link::Link;
 use crate::ds::list::ListNode;
 use crate::extent::{Extent, State};
 use crate::prim::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use crate::quick::LG_STEPS;
-use crate::sizeclass::{CACHED_MAX, index_of};
+use crate::sizeclass::{CACHED_MAX, GRANULE, LG_GRANULE, index_of};
 use crate::steps;
 
 /// Step of the first length above the stacks.
 const FIRST: usize = steps::floor::<LG_STEPS>(CACHED_MAX) + 1;
 const CLASSES: usize = steps::floor::<LG_STEPS>(256 << 10) + 1 - FIRST;
-/// Bytes that one list may keep: 12 blocks of 40 KiB, 2 of 256 KiB.
-const LIST_BYTES: usize = 512 << 10;
-/// Bytes that all lists may keep: a thread uses few lengths at a time.
+/// Bytes that all lists may keep at first: a thread uses few lengths at a time.
 const CACHE_BYTES: usize = 1 << 20;
+/// Pages of the longest length.
+const PAGES: usize = (256 << 10) >> LG_GRANULE;
+
+/// shape [u8; 65], by pages: the list that serves them; for lengths below the first and above the last, [`CLASSES`] and more.
+static CLASS_OF_PAGES: [u8; PAGES + 1] = {
+    let mut table = [u8::MAX; PAGES + 1];
+    let mut pages = (CACHED_MAX >> LG_GRANULE) + 1;
+    while pages <= PAGES {
+        table[pages] = (steps::ceil::<LG_STEPS>(pages << LG_GRANULE) - FIRST) as u8;
+        pages += 1;
+    }
+    table
+};
+
+/// shape [usize; 24], by class: bytes of its blocks.
+static LENGTHS: [usize; CLASSES] = {
+    let mut table = [0; CLASSES];
+    let mut class = 0;
+    while class < CLASSES {
+        table[class] = steps::bytes::<LG_STEPS>(class + FIRST);
+        class += 1;
+    }
+    table
+};
+/// Most blocks in a list.
+const COUNT_MAX: usize = u8::MAX as usize;
+/// Part of what the arena has in use, for each of its threads, that a cache may keep.
+const SHARE: usize = 16;
 
 #[inline]
 fn class_of(bytes: usize) -> usize {
-    steps::ceil::<LG_STEPS>(bytes).wrapping_sub(FIRST)
+    CLASS_OF_PAGES.get(bytes.div_ceil(GRANULE)).map_or(CLASSES, |class| usize::from(*class))
 }
 
 /// Lists of one cache.
@@ -49,7 +79,10 @@ pub(crate) struct LargeCache {
     floors: [AtomicU8; CLASSES],
     /// Next class to collect.
     cursor: AtomicU8,
-    open: AtomicBool,
+    /// A list was found empty since the limit was last reached.
+    missed: AtomicBool,
+    /// Bytes that the lists may keep; 0 = closed.
+    limit: AtomicUsize,
 }
 
 impl LargeCache {
@@ -60,13 +93,14 @@ impl LargeCache {
             bytes: AtomicUsize::new(0),
             floors: [const { AtomicU8::new(0) }; CLASSES],
             cursor: AtomicU8::new(0),
-            open: AtomicBool::new(false),
+            missed: AtomicBool::new(false),
+            limit: AtomicUsize::new(0),
         }
     }
 
     /// Lets the cache keep blocks, or not: a smaller `tcache_max` than the default asks for less.
     pub(crate) fn open(&self, wanted: bool) {
-        self.open.store(wanted, Ordering::Relaxed);
+        self.limit.store(if wanted { CACHE_BYTES } else { 0 }, Ordering::Relaxed);
     }
 
     /// A block of `usable` bytes (page multiple) at a page; not zero.
@@ -81,35 +115,57 @@ impl LargeCache {
         Some(extent)
     }
 
-    /// Keeps a freed block; false when its length is not kept, or there are enough of it.
+    /// Keeps a freed block of the thread's arena; false when its length is not kept, or there are enough of it.
     #[inline]
-    pub(crate) fn put(&self, extent: &'static Extent) -> bool {
+    pub(crate) fn put(&self, extent: &'static Extent, arena: &Arena) -> bool {
         let bytes = extent.bytes();
         let class = class_of(bytes);
         let (Some(head), Some(count)) = (self.heads.get(class), self.counts.get(class)) else { return false };
-        let (have, all) = (count.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
-        if !self.open.load(Ordering::Relaxed)
-            || (usize::from(have) + 1) * bytes > LIST_BYTES
-            || all + bytes > CACHE_BYTES
-            || steps::bytes::<LG_STEPS>(class + FIRST) != bytes
-        {
-            // What was taken away counts no longer.
-            if have > 0 && head.get().is_none() {
-                self.count_lost(class);
+        let (mut have, mut all) = (usize::from(count.load(Ordering::Relaxed)), self.bytes.load(Ordering::Relaxed));
+        let limit = self.limit.load(Ordering::Relaxed);
+        if all + bytes > limit || (have + 1) * bytes > limit / 2 || have >= COUNT_MAX {
+            if !self.make_room(class, bytes, arena) {
+                return false;
             }
+            (have, all) = (usize::from(count.load(Ordering::Relaxed)), self.bytes.load(Ordering::Relaxed));
+        }
+        // Whoever makes an extent of this length makes it a step long; others are not kept.
+        if bytes != LENGTHS.get(class).copied().unwrap_or(0) {
             return false;
         }
         let rest = head.take_published();
         extent.set_state(State::Cached);
         extent.next().set(rest);
         head.publish(Some(extent));
-        let (mut others, mut others_bytes) = (have, all);
         if rest.is_none() && have > 0 {
             self.count_lost(class);
-            (others, others_bytes) = (0, self.bytes.load(Ordering::Relaxed));
+            (have, all) = (0, self.bytes.load(Ordering::Relaxed));
         }
-        count.store(others + 1, Ordering::Relaxed);
-        self.bytes.store(others_bytes + bytes, Ordering::Relaxed);
+        count.store(have as u8 + 1, Ordering::Relaxed);
+        self.bytes.store(all + bytes, Ordering::Relaxed);
+        true
+    }
+
+    /// Tries to make room for one more block of a class where there was none: true when there is.
+    #[cold]
+    fn make_room(&self, class: usize, bytes: usize, arena: &Arena) -> bool {
+        let (Some(head), Some(count)) = (self.heads.get(class), self.counts.get(class)) else { return false };
+        // What was taken away counts no longer.
+        if head.get().is_none() {
+            self.count_lost(class);
+        }
+        let limit = self.limit.load(Ordering::Relaxed);
+        let (have, all) = (usize::from(count.load(Ordering::Relaxed)), self.bytes.load(Ordering::Relaxed));
+        let fits = |limit| all + bytes <= limit && (have + 1) * bytes <= limit / 2 && have < COUNT_MAX;
+        if fits(limit) {
+            return true;
+        }
+        let more = (limit + limit / 2).min(arena.share_bytes() / SHARE);
+        if limit == 0 || !fits(more) || !self.missed.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.missed.store(false, Ordering::Relaxed);
+        self.limit.store(more, Ordering::Relaxed);
         true
     }
 
@@ -118,8 +174,15 @@ impl LargeCache {
         let class = usize::from(self.cursor.load(Ordering::Relaxed)) % CLASSES;
         self.cursor.store(class as u8 + 1, Ordering::Relaxed);
         let (Some(floor), Some(count)) = (self.floors.get(class), self.counts.get(class)) else { return };
-        for _ in 0..floor.load(Ordering::Relaxed) {
+        let unused = floor.load(Ordering::Relaxed);
+        for _ in 0..unused {
             self.give_back_one(class);
+        }
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit > CACHE_BYTES {
+            // What was not needed was room too much.
+            let less = limit.saturating_sub(usize::from(unused) * LENGTHS.get(class).copied().unwrap_or(0));
+            self.limit.store(less.max(CACHE_BYTES), Ordering::Relaxed);
         }
         floor.store(count.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -156,7 +219,10 @@ impl LargeCache {
     fn pop(&self, class: usize) -> Option<&'static Extent> {
         let head = self.heads.get(class)?;
         // A look first: an empty list costs no exchange.
-        head.get()?;
+        if head.get().is_none() {
+            self.missed.store(true, Ordering::Relaxed);
+            return None;
+        }
         let Some(extent) = head.take_published() else {
             self.count_lost(class);
             return None;
@@ -185,7 +251,7 @@ impl LargeCache {
     fn count_lost(&self, class: usize) {
         let have = self.counts.get(class).map_or(0, |count| count.load(Ordering::Relaxed));
         for _ in 0..have {
-            self.count_out(class, steps::bytes::<LG_STEPS>(class + FIRST));
+            self.count_out(class, LENGTHS.get(class).copied().unwrap_or(0));
         }
     }
 
@@ -222,16 +288,16 @@ mod tests {
         cache.open(true);
         let block = |usable| arena.alloc_large(usable, GRANULE, Fit::Tight).expect("pages");
         let (a, b) = (block(19 * GRANULE), block(20 * GRANULE));
-        assert!(cache.put(a) && cache.put(b));
+        assert!(cache.put(a, arena) && cache.put(b, arena));
         assert_eq!((a.bytes(), a.state()), (20 * GRANULE, State::Cached));
         let again = cache.take(19 * GRANULE).expect("cached");
         assert!(same(again, b) && again.usable() == 19 * GRANULE && again.state() == State::Active);
         assert!(
             cache.take(16 * GRANULE).is_none() && cache.take(65 * GRANULE).is_none() && cache.take(GRANULE).is_none()
         );
-        assert!(cache.put(again));
+        assert!(cache.put(again, arena));
         let (small, long) = (block(8 * GRANULE), block(65 * GRANULE));
-        assert!(!cache.put(small) && !cache.put(long));
+        assert!(!cache.put(small, arena) && !cache.put(long, arena));
         arena.free_large(small);
         arena.free_large(long);
         assert_eq!(cache.bytes(), 40 * GRANULE);
@@ -250,7 +316,7 @@ mod tests {
         let blocks = (0..count).map(|_| arena.alloc_large(pages * GRANULE, GRANULE, Fit::Tight).expect("pages"));
         let blocks: std::vec::Vec<_> = blocks.collect();
         let kept = |extent: &&&'static Extent| {
-            cache.put(extent) || {
+            cache.put(extent, arena) || {
                 arena.free_large(extent);
                 false
             }
@@ -277,6 +343,59 @@ mod tests {
         assert_eq!(arena.large_stats().live_bytes, 80 << 10);
     }
 
+    #[test]
+    fn a_cache_that_runs_empty_and_full_grows_with_its_arena_and_shrinks_when_idle() {
+        let arena = arenas::create().expect("arena");
+        let cache = LargeCache::new();
+        cache.open(true);
+        let blocks = |count: usize| -> std::vec::Vec<&'static Extent> {
+            let fresh = || arena.alloc_large(20 * GRANULE, GRANULE, Fit::Tight).expect("pages");
+            (0..count).map(|_| cache.take(20 * GRANULE).unwrap_or_else(fresh)).collect()
+        };
+        let give = |held: std::vec::Vec<&'static Extent>| {
+            for extent in held {
+                if !cache.put(extent, arena) {
+                    arena.free_large(extent);
+                }
+            }
+        };
+        // Small arena: it may not grow, however often it runs empty.
+        for _ in 0..5 {
+            give(blocks(40));
+        }
+        assert!(cache.bytes() <= CACHE_BYTES / 2);
+        let live = blocks(1000);
+        for _ in 0..5 {
+            give(blocks(30));
+        }
+        assert_eq!(cache.bytes(), 30 * 20 * GRANULE);
+        let limit = cache.limit.load(Ordering::Relaxed);
+        assert!(limit <= arena.share_bytes() / SHARE);
+        for _ in 0..2 * CLASSES {
+            cache.collect_step();
+        }
+        assert_eq!((cache.bytes(), cache.limit.load(Ordering::Relaxed)), (0, limit - 30 * 20 * GRANULE));
+        for extent in live {
+            arena.free_large(extent);
+        }
+    }
+
+    #[test]
+    fn every_length_has_its_list() {
+        for pages in 1..=PAGES + 8 {
+            let (bytes, class) = (pages * GRANULE, class_of(pages * GRANULE));
+            if bytes > CACHED_MAX && pages <= PAGES {
+                assert!(
+                    LENGTHS[class] >= bytes
+                        && LENGTHS[class] - bytes <= bytes / 8
+                        && (class == 0 || LENGTHS[class - 1] < bytes)
+                );
+            } else {
+                assert!(class >= CLASSES, "{pages} pages");
+            }
+        }
+    }
+
     /// The owner and a thief at work on one cache: no block is lost, none is handed out twice.
     #[test]
     fn blocks_change_hands_while_their_owner_works() {
@@ -300,7 +419,7 @@ mod tests {
                 assert!(extent.state() == State::Active && held.iter().all(|other| !same(*other, extent)));
                 held.push(extent);
             } else if let Some(extent) = held.pop()
-                && !cache.put(extent)
+                && !cache.put(extent, arena)
             {
                 arena.free_large(extent);
             }
