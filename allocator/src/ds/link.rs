@@ -33,15 +33,6 @@ impl<T: Sync + 'static> Link<T> {
         self.0.store(as_ptr(node), Ordering::Release);
     }
 
-    /// Takes the node away, also from other threads' reach; what the thread that published it wrote can be read.
-    #[inline]
-    pub(crate) fn take_published(&self) -> Option<&'static T> {
-        // Acquire: pairs with the Release in `publish`. The null that it leaves publishes nothing.
-        let ptr = self.0.swap(core::ptr::null_mut(), Ordering::Acquire);
-        // SAFETY: as in `get`.
-        unsafe { ptr.as_ref() }
-    }
-
     /// The node that another thread may have published.
     #[inline(always)]
     pub(crate) fn get_published(&self) -> Option<&'static T> {

@@ -448,6 +448,19 @@ pub fn is_mapped(addr: usize) -> bool {
     result(ret).is_ok()
 }
 
+/// Has every thread of the process, wherever it runs, pass a full memory barrier before this returns; false when the kernel
+/// (before Linux 4.14) cannot.
+pub fn barrier_in_all_threads() -> bool {
+    let ask = |command: libc::c_int| {
+        // SAFETY: S1: the call takes numbers only, and changes no memory of the process.
+        let ret = unsafe { syscall(libc::SYS_membarrier, [command as usize, 0, 0, 0, 0, 0]) };
+        result(ret).is_ok()
+    };
+    // A process has to say once that it will ask for this.
+    ask(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+        || (ask(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) && ask(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+}
+
 /// Ends the process by SIGABRT without running any handler of ours.
 pub fn exit_group_abort() -> ! {
     // SAFETY: `abort` takes no arguments and does not return.
@@ -501,6 +514,11 @@ mod tests {
         }
         // SAFETY: S1: not used again.
         unsafe { release(ptr, pages * page) };
+    }
+
+    #[test]
+    fn barriers_can_be_asked_for_again_and_again() {
+        assert!(barrier_in_all_threads() && barrier_in_all_threads());
     }
 
     #[test]

@@ -13,10 +13,22 @@
 //! arena, and the limit sinks by as much. An idle thread collects nothing, so others take its blocks away
 //! ([`LargeCache::surrender`]).
 //!
+//! The owner and who takes its blocks away exclude each other without a fence of the owner's, which would wait for all that
+//! the program wrote just before:
+//!
+//! ```text
+//!   owner   busy := true;  claimed?  ── no ──► a turn ──► busy := false       (yes: the cache counts as empty and full)
+//!   thief   claimed := true;  a barrier in all threads (`membarrier`);  busy?  ── no ──► takes the lists ──► claimed := false
+//! ```
+//!
+//! An owner whose turn began before the barrier is seen to be busy behind it; one that begins later sees the claim. Where the
+//! kernel has no such barrier, idle threads keep their blocks.
+//!
 //! | field | synchronization |
 //! |---|---|
-//! | `heads` | a list belongs to whoever exchanged its head for null: Acquire; the owner publishes it again: Release |
-//! | the rest | owner, Relaxed; `counts` and `bytes` may be too high after a list was taken away, until its owner looks |
+//! | `busy`, `claimed` | as above; their Release stores pair with the other side's Acquire loads |
+//! | `heads`, `counts`, `bytes`, `floors` | in a turn, or claimed: Relaxed |
+//! | the rest | owner, Relaxed |
 //!
 //! I-LARGECACHE-1: an extent here has state Cached, the exact length of its step, and is off the fast path.
 #![forbid(unsafe_code)]
@@ -26,10 +38,11 @@ use crate::arenas;
 use crate::ds::link::Link;
 use crate::ds::list::ListNode;
 use crate::extent::{Extent, State};
-use crate::prim::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use crate::prim::{AtomicBool, AtomicU8, AtomicUsize, Ordering, compiler_fence};
 use crate::quick::LG_STEPS;
 use crate::sizeclass::{CACHED_MAX, GRANULE, LG_GRANULE, index_of};
 use crate::steps;
+use crate::sys;
 
 /// Step of the first length above the stacks.
 const FIRST: usize = steps::floor::<LG_STEPS>(CACHED_MAX) + 1;
@@ -62,6 +75,8 @@ static LENGTHS: [usize; CLASSES] = {
 };
 /// Most blocks in a list.
 const COUNT_MAX: usize = u8::MAX as usize;
+/// How long an owner waits before it looks again whether its lists have been taken away.
+const CLAIM_NS: u64 = 50_000;
 /// Part of what the arena has in use, for each of its threads, that a cache may keep.
 const SHARE: usize = 16;
 
@@ -72,6 +87,10 @@ fn class_of(bytes: usize) -> usize {
 
 /// Lists of one cache.
 pub(crate) struct LargeCache {
+    /// The owner is at work on the lists.
+    busy: AtomicBool,
+    /// Another thread takes the lists away.
+    claimed: AtomicBool,
     heads: [Link<Extent>; CLASSES],
     counts: [AtomicU8; CLASSES],
     bytes: AtomicUsize,
@@ -88,6 +107,8 @@ pub(crate) struct LargeCache {
 impl LargeCache {
     pub(crate) const fn new() -> LargeCache {
         LargeCache {
+            busy: AtomicBool::new(false),
+            claimed: AtomicBool::new(false),
             heads: [const { Link::null() }; CLASSES],
             counts: [const { AtomicU8::new(0) }; CLASSES],
             bytes: AtomicUsize::new(0),
@@ -121,45 +142,42 @@ impl LargeCache {
         let bytes = extent.bytes();
         let class = class_of(bytes);
         let (Some(head), Some(count)) = (self.heads.get(class), self.counts.get(class)) else { return false };
-        let (mut have, mut all) = (usize::from(count.load(Ordering::Relaxed)), self.bytes.load(Ordering::Relaxed));
-        let limit = self.limit.load(Ordering::Relaxed);
-        if all + bytes > limit || (have + 1) * bytes > limit / 2 || have >= COUNT_MAX {
-            if !self.make_room(class, bytes, arena) {
-                return false;
-            }
-            (have, all) = (usize::from(count.load(Ordering::Relaxed)), self.bytes.load(Ordering::Relaxed));
-        }
         // Whoever makes an extent of this length makes it a step long; others are not kept.
         if bytes != LENGTHS.get(class).copied().unwrap_or(0) {
             return false;
         }
-        let rest = head.take_published();
-        extent.set_state(State::Cached);
-        extent.next().set(rest);
-        head.publish(Some(extent));
-        if rest.is_none() && have > 0 {
-            self.count_lost(class);
-            (have, all) = (0, self.bytes.load(Ordering::Relaxed));
+        let Some(_turn) = self.turn() else { return false };
+        let (have, all) = (usize::from(count.load(Ordering::Relaxed)), self.bytes.load(Ordering::Relaxed));
+        let limit = self.limit.load(Ordering::Relaxed);
+        let full = all + bytes > limit || (have + 1) * bytes > limit / 2 || have >= COUNT_MAX;
+        if full && !self.make_room(class, bytes, arena) {
+            return false;
         }
+        extent.set_state(State::Cached);
+        extent.next().set(head.get());
+        head.set(Some(extent));
         count.store(have as u8 + 1, Ordering::Relaxed);
         self.bytes.store(all + bytes, Ordering::Relaxed);
         true
     }
 
+    /// Begins a turn of the owner; `None` while another thread takes the lists away.
+    #[inline]
+    fn turn(&self) -> Option<Turn<'_>> {
+        // Relaxed, and no fence of the processor before the load: the other side makes one for both.
+        self.busy.store(true, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let turn = Turn(self);
+        // Acquire: what was taken away is seen to be gone.
+        if self.claimed.load(Ordering::Acquire) { None } else { Some(turn) }
+    }
+
     /// Tries to make room for one more block of a class where there was none: true when there is.
     #[cold]
     fn make_room(&self, class: usize, bytes: usize, arena: &Arena) -> bool {
-        let (Some(head), Some(count)) = (self.heads.get(class), self.counts.get(class)) else { return false };
-        // What was taken away counts no longer.
-        if head.get().is_none() {
-            self.count_lost(class);
-        }
-        let limit = self.limit.load(Ordering::Relaxed);
-        let (have, all) = (usize::from(count.load(Ordering::Relaxed)), self.bytes.load(Ordering::Relaxed));
+        let have = self.counts.get(class).map_or(0, |count| usize::from(count.load(Ordering::Relaxed)));
+        let (limit, all) = (self.limit.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
         let fits = |limit| all + bytes <= limit && (have + 1) * bytes <= limit / 2 && have < COUNT_MAX;
-        if fits(limit) {
-            return true;
-        }
         let more = (limit + limit / 2).min(arena.share_bytes() / SHARE);
         if limit == 0 || !fits(more) || !self.missed.load(Ordering::Relaxed) {
             return false;
@@ -189,15 +207,37 @@ impl LargeCache {
 
     /// Gives every block back.
     pub(crate) fn flush_all(&self) {
+        // Whoever takes the lists away does so at once, and gives back what it took.
+        while self.turn().is_none() {
+            sys::sleep_ns(CLAIM_NS);
+        }
         for class in 0..CLASSES {
             while self.give_back_one(class) {}
         }
     }
 
-    /// Gives every block back, on behalf of an owner that is idle: for any thread.
+    /// Gives every block back, on behalf of an owner that is idle: for any thread but the owner.
     pub(crate) fn surrender(&self) {
-        for head in &self.heads {
-            let mut next = head.take_published();
+        if self.heads.iter().all(|head| head.get().is_none()) || self.claimed.swap(true, Ordering::Acquire) {
+            return;
+        }
+        // Acquire: what the owner's last turn wrote is seen.
+        let mine = sys::barrier_in_all_threads() && !self.busy.load(Ordering::Acquire);
+        let lists = mine.then(|| {
+            for (count, floor) in self.counts.iter().zip(&self.floors) {
+                count.store(0, Ordering::Relaxed);
+                floor.store(0, Ordering::Relaxed);
+            }
+            self.bytes.store(0, Ordering::Relaxed);
+            self.heads.each_ref().map(|head| {
+                let first = head.get();
+                head.set(None);
+                first
+            })
+        });
+        // Release: pairs with the Acquire in `turn`.
+        self.claimed.store(false, Ordering::Release);
+        for mut next in lists.into_iter().flatten() {
             while let Some(extent) = next {
                 next = extent.next().get();
                 give_back(extent);
@@ -208,9 +248,12 @@ impl LargeCache {
     /// Forgets the blocks.
     pub(crate) fn abandon(&self) {
         self.open(false);
-        for (head, count) in self.heads.iter().zip(&self.counts) {
+        self.busy.store(false, Ordering::Relaxed);
+        self.claimed.store(false, Ordering::Relaxed);
+        for ((head, count), floor) in self.heads.iter().zip(&self.counts).zip(&self.floors) {
             head.set(None);
             count.store(0, Ordering::Relaxed);
+            floor.store(0, Ordering::Relaxed);
         }
         self.bytes.store(0, Ordering::Relaxed);
     }
@@ -218,18 +261,14 @@ impl LargeCache {
     #[inline]
     fn pop(&self, class: usize) -> Option<&'static Extent> {
         let head = self.heads.get(class)?;
-        // A look first: an empty list costs no exchange.
+        // A look first: nothing is written to a cache that is closed, which threads share.
         if head.get().is_none() {
             self.missed.store(true, Ordering::Relaxed);
             return None;
         }
-        let Some(extent) = head.take_published() else {
-            self.count_lost(class);
-            return None;
-        };
-        if let Some(rest) = extent.next().get() {
-            head.publish(Some(rest));
-        }
+        let _turn = self.turn()?;
+        let extent = head.get()?;
+        head.set(extent.next().get());
         self.count_out(class, extent.bytes());
         Some(extent)
     }
@@ -246,15 +285,6 @@ impl LargeCache {
         self.bytes.store(self.bytes.load(Ordering::Relaxed).saturating_sub(bytes), Ordering::Relaxed);
     }
 
-    /// Notes that a list was found taken away.
-    #[cold]
-    fn count_lost(&self, class: usize) {
-        let have = self.counts.get(class).map_or(0, |count| count.load(Ordering::Relaxed));
-        for _ in 0..have {
-            self.count_out(class, LENGTHS.get(class).copied().unwrap_or(0));
-        }
-    }
-
     /// Bytes of the blocks in the cache, as the owner counts them.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
@@ -265,6 +295,17 @@ impl LargeCache {
         let Some(extent) = self.pop(class) else { return false };
         give_back(extent);
         true
+    }
+}
+
+/// A turn of the owner, which ends with it.
+struct Turn<'a>(&'a LargeCache);
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `surrender`.
+        self.0.busy.store(false, Ordering::Release);
     }
 }
 
@@ -331,9 +372,8 @@ mod tests {
         cache.open(true);
         assert_eq!(put_many(arena, &cache, 64, 5), 2);
         cache.surrender();
-        assert_eq!((arena.large_stats().live_bytes, cache.bytes()), (0, 512 << 10));
+        assert_eq!((arena.large_stats().live_bytes, cache.bytes()), (0, 0));
         assert!(cache.take(64 * GRANULE).is_none());
-        // The first is refused, since the list counts as full until it is looked at.
         assert_eq!(put_many(arena, &cache, 64, 5), 2);
         assert_eq!(cache.bytes(), 512 << 10);
         cache.surrender();
@@ -394,6 +434,27 @@ mod tests {
                 assert!(class >= CLASSES, "{pages} pages");
             }
         }
+    }
+
+    #[test]
+    fn neither_side_enters_while_the_other_is_at_work() {
+        let arena = arenas::create().expect("arena");
+        let cache = LargeCache::new();
+        cache.open(true);
+        assert_eq!(put_many(arena, &cache, 64, 1), 1);
+        let turn = cache.turn();
+        cache.surrender();
+        assert_eq!((turn.is_some(), cache.bytes()), (true, 256 << 10));
+        drop(turn);
+        cache.claimed.store(true, Ordering::Relaxed);
+        assert!(cache.take(64 * GRANULE).is_none());
+        assert_eq!(put_many(arena, &cache, 64, 1), 0);
+        cache.surrender();
+        assert_eq!(cache.bytes(), 256 << 10, "one at a time takes away");
+        cache.claimed.store(false, Ordering::Relaxed);
+        assert!(!cache.busy.load(Ordering::Relaxed));
+        cache.surrender();
+        assert_eq!((arena.large_stats().live_bytes, cache.bytes()), (0, 0));
     }
 
     /// The owner and a thief at work on one cache: no block is lost, none is handed out twice.
