@@ -6,7 +6,6 @@ use crate::base;
 use crate::prim::{AtomicU64, Ordering};
 use crate::prof;
 use crate::sizeclass::{NBINS, SIZES};
-use crate::sys;
 use crate::thread;
 
 /// `realloc(p, 0)` calls.
@@ -79,9 +78,9 @@ pub fn snapshot() -> Snapshot {
     sum
 }
 
-/// Refreshes the gauges of the profile table, at most every [`GAUGE_NS`]. Called at sample points.
-pub(crate) fn refresh_gauges() {
-    let now_ns = sys::clock_recent_ns();
+/// Refreshes the gauges of the profile table, at most every [`GAUGE_NS`]. Called at sample points; `now_ns`: about now.
+#[inline]
+pub(crate) fn refresh_gauges(now_ns: u64) {
     let last_ns = GAUGES_AT.load(Ordering::Relaxed);
     // Relaxed: the exchange only picks one thread for the work.
     if now_ns.wrapping_sub(last_ns) >= GAUGE_NS

@@ -40,6 +40,7 @@ impl Pretend {
                 size,
                 self.allocated,
                 0,
+                1,
             );
             self.next = self.allocated + outcome.distance;
         }

@@ -84,8 +84,8 @@ fn symbol_of(pc: usize) -> String {
 extern "C" fn take(data: *mut c_void) {
     // SAFETY: the chain passes on what `stack_of` gave it.
     let thread = unsafe { &*data.cast::<ThreadProf>() };
-    let outcome =
-        prof::sample(thread, Some(Object { ptr: 0x4000_0000, home: 0, requested: 99, usable: 100 }), 100, 0, 0);
+    let object = Object { ptr: 0x4000_0000, home: 0, requested: 99, usable: 100 };
+    let outcome = prof::sample(thread, Some(object), 100, 0, 0, jeprobe_alloc::sys::clock_monotonic_ns());
     assert!(outcome.marked);
 }
 

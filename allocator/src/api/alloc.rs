@@ -99,10 +99,30 @@ pub fn memalign(size: usize, align: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 pub fn malloc_slow(size: usize) -> *mut u8 {
-    match large_cached(size) {
+    match if size <= SMALL_MAX { sampled(size) } else { large_cached(size) } {
         Some(block) => block,
         None => allocate(size, 1, false, Place::default()),
     }
+}
+
+/// A small block that becomes a sample, of those that the thread keeps for that; `None` when more is to be done. As the
+/// cached blocks, these are not filled.
+#[inline(always)]
+fn sampled(size: usize) -> Option<*mut u8> {
+    let slot = thread::slot();
+    let class = sizeclass::small_index(size);
+    let usable = sizeclass::size_of_index(class);
+    if !slot.sample_comes(usable) || !slot.cache.is_open() || !prof::wanted(slot.prof()) {
+        return None;
+    }
+    let block = slot.cache.kept_for_sample(class)?;
+    slot.count_alloc(usable);
+    if slot.collect_due(usable) {
+        collect(slot);
+    }
+    sample(slot, block, size, usable, true);
+    slot.settle_threshold();
+    Some(block)
 }
 
 /// A block above the stacks' sizes out of the thread's cache.
@@ -263,9 +283,19 @@ pub(super) unsafe fn zero(block: *mut u8, bytes: usize) {
 /// its slab is off the fast path of `free`.
 #[cold]
 pub(super) fn event(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, sampled: bool) {
-    if slot.collect_due(usable)
-        && let Some(arena) = slot.arena()
-    {
+    if slot.collect_due(usable) {
+        collect(slot);
+    }
+    if slot.sample_due() {
+        sample(slot, block, requested, usable, sampled || usable > SMALL_MAX);
+    }
+    slot.settle_threshold();
+}
+
+#[cold]
+#[inline(never)]
+fn collect(slot: &'static Slot) {
+    if let Some(arena) = slot.arena() {
         for _ in 0..COLLECT_STEPS {
             slot.cache.collect_step(arena);
         }
@@ -273,19 +303,17 @@ pub(super) fn event(slot: &'static Slot, block: *mut u8, requested: usize, usabl
         arena.tick(COLLECT_STEPS);
         thread::sweep_idle(sys::clock_recent_ns());
     }
-    sample(slot, block, requested, usable, sampled || usable > SMALL_MAX);
-    slot.settle_threshold();
 }
 
+/// The sample point is reached. `may`: the block may be a sample.
+#[inline(never)]
 fn sample(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, may: bool) {
-    if !slot.sample_due() {
-        return;
-    }
+    let now_ns = sys::clock_recent_ns();
     let (allocated, deallocated) =
         (slot.allocated().load(Ordering::Relaxed), slot.deallocated().load(Ordering::Relaxed));
     let extent = if may { emap::word(block.addr()).extent() } else { None };
     let object = extent.map(|extent| prof::Object { ptr: block.addr(), home: extent.arena(), requested, usable });
-    let outcome = prof::sample(slot.prof(), object, usable, allocated, deallocated);
+    let outcome = prof::sample(slot.prof(), object, usable, allocated, deallocated, now_ns);
     if outcome.marked
         && usable > SMALL_MAX
         && let Some(extent) = extent
@@ -293,5 +321,5 @@ fn sample(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, 
         Arena::set_sampled(extent, true);
     }
     slot.set_sample_distance(outcome.distance);
-    stats::refresh_gauges();
+    stats::refresh_gauges(now_ns);
 }

@@ -71,39 +71,43 @@ fn free_cached_large(ptr: *mut u8) -> bool {
     true
 }
 
-/// Frees a sampled block of the thread's own arena, or a large one, longer than those of the stacks, that the cache did not
-/// keep. False when it is none of these.
-#[inline]
+/// Frees a sampled small block, or a large block of the thread's own arena: into the thread's cache, or a large one into the
+/// arena when it is longer than those of the stacks and the cache does not keep it. False when it is none of these.
+#[inline(always)]
 fn free_own(ptr: *mut u8) -> bool {
-    let Some(slot) = thread::get().filter(|slot| slot.cache.is_open()) else { return false };
+    let slot = thread::slot();
+    // Closed for threads without a slot.
+    if !slot.cache.is_open() {
+        return false;
+    }
     let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return false };
     let Some(usable) = usable_of(block, extent) else { return false };
-    let Some(arena) = slot.arena().filter(|arena| arena.ind() == extent.arena()) else { return false };
-    let done = match (extent.is_slab(), extent.is_sampled()) {
-        (true, true) => free_own_sampled(slot, block, extent, usable, arena),
-        (false, false) => free_own_large(block, extent, usable, arena),
-        _ => false,
-    };
-    if done {
-        slot.count_free(usable);
+    if extent.is_slab() {
+        if !extent.is_sampled() || !free_own_sampled(slot, block, extent, usable) {
+            return false;
+        }
+    } else {
+        let Some(arena) = slot.arena().filter(|arena| arena.ind() == extent.arena()) else { return false };
+        let sampled = extent.is_sampled();
+        end_sample(slot, block, extent, usable);
+        // Of one that is no sample the cache was asked before.
+        if !(sampled && slot.cache.large.put(extent, arena)) && !free_own_large(block, extent, usable, arena) {
+            return false;
+        }
     }
-    done
+    slot.count_free(usable);
+    true
 }
 
-#[inline]
-fn free_own_sampled(
-    slot: &'static Slot,
-    block: BlockPtr,
-    extent: &'static Extent,
-    usable: usize,
-    arena: &'static Arena,
-) -> bool {
+#[inline(always)]
+fn free_own_sampled(slot: &'static Slot, block: BlockPtr, extent: &'static Extent, usable: usize) -> bool {
     // A block that is no sample may have been freed before: left to the bin, which knows.
     if !prof::free(slot.prof(), block.addr(), extent.arena(), usable) {
         return false;
     }
-    if !slot.cache.free_sampled(extent.class(), block, arena) {
-        arena.free_small(extent, block);
+    let kept = slot.arena().is_some_and(|arena| slot.cache.free_sampled(extent.class(), block, arena));
+    if !kept && let Some(owner) = arenas::get(extent.arena()) {
+        owner.free_small(extent, block);
     }
     true
 }
@@ -143,12 +147,19 @@ pub unsafe fn free_placed(ptr: *mut u8, place: Place) {
 }
 
 /// Tells the sampler that a block ends, if it may be one of its samples.
+#[inline]
 pub(super) fn end_sample(slot: &Slot, block: BlockPtr, extent: &'static Extent, usable: usize) {
     if extent.is_sampled() {
-        prof::free(slot.prof(), block.addr(), extent.arena(), usable);
-        if !extent.is_slab() {
-            Arena::set_sampled(extent, false);
-        }
+        end_sample_slow(slot, block, extent, usable);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn end_sample_slow(slot: &Slot, block: BlockPtr, extent: &'static Extent, usable: usize) {
+    prof::free(slot.prof(), block.addr(), extent.arena(), usable);
+    if !extent.is_slab() {
+        Arena::set_sampled(extent, false);
     }
 }
 
@@ -182,7 +193,7 @@ pub(super) fn give_back(block: BlockPtr, extent: &'static Extent, cache: Option<
 
 /// Usable bytes of a live block of ours; `None` when the pointer is not the start of one.
 pub(super) fn usable_of(block: BlockPtr, extent: &'static Extent) -> Option<usize> {
-    if extent.state() != State::Active {
+    if !extent.is_active() {
         return None;
     }
     if extent.is_slab() {

@@ -28,6 +28,7 @@ use core::ops::{ControlFlow, Range};
 use framehop::{CacheNative, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative, Unwinder};
 use jeprobe_abi::abi::MAX_FRAMES;
 
+use super::familiar::Recalled;
 use super::maps;
 use super::modules::{self, Snapshot};
 use super::records::jeprobe_root;
@@ -89,8 +90,9 @@ impl Stack {
     pub(crate) const UNKNOWN: Stack = Stack { low: 0, high: 0 };
 }
 
+/// Registers of the place where this is called, from which a walk may begin as long as that function runs.
 #[inline(always)]
-fn here() -> Registers {
+pub(crate) fn here() -> Registers {
     let (pc, sp, bp): (u64, u64, u64);
     // SAFETY: reads registers only.
     unsafe {
@@ -145,12 +147,34 @@ impl Words for StackWords {
     }
 }
 
-/// Walks the stack; the frames are in `trace`, leaf first, without the allocator's own when it is a library of its own.
-/// `None` when no stack can be walked.
+/// Frames of a stack that are kept.
+#[inline(always)]
+fn max_frames() -> usize {
+    (jeprobe_root.max_frames.load(Ordering::Relaxed) as usize).clamp(1, MAX_FRAMES)
+}
+
+/// The counts of the stack on which `first` stands, when it is one that `trace` keeps (`Trace::keep`).
+#[inline(always)]
+pub(crate) fn recall(trace: &mut Trace, stack: Stack, first: Registers, now_ns: u64) -> Option<Recalled> {
+    if now_ns >= NEXT_REFRESH_NS.load(Ordering::Relaxed).saturating_add(ROUTINE_NS)
+        || !(stack.low..stack.high).contains(&first.sp)
+    {
+        return None;
+    }
+    let words = StackWords::new(first.sp, stack.high);
+    let own = own_text();
+    let generation = GENERATION.load(Ordering::Relaxed);
+    let recalled = trace.recall(first, stack.high, generation, max_frames(), &words, |pc| own.contains(&pc))?;
+    #[cfg(debug_assertions)]
+    compare_recalled(recalled, generation, first, words);
+    Some(recalled)
+}
+
+/// Walks the stack from `first` on, registers of a function that is running; the frames are in `trace`, leaf first, without
+/// the allocator's own when it is a library of its own. `None` when no stack can be walked.
 #[inline(never)]
-pub(crate) fn walk(trace: &mut Trace, stack: &mut Stack, now_ns: u64) -> Option<Walked> {
-    let first = here();
-    let max = (jeprobe_root.max_frames.load(Ordering::Relaxed) as usize).clamp(1, MAX_FRAMES);
+pub(crate) fn walk(trace: &mut Trace, stack: &mut Stack, first: Registers, now_ns: u64) -> Option<Walked> {
+    let max = max_frames();
     if CURRENT.load(Ordering::Relaxed).is_null() {
         // Without a snapshot there is no stack at all: worth waiting for.
         refresh(true);
@@ -202,8 +226,7 @@ fn generation() -> Option<u64> {
 /// The program's own registers as they are right after its call into the allocator. `None` without a walker, when the
 /// walk fails, and when the allocator is not a library of its own.
 #[inline(never)]
-pub(crate) fn caller(trace: &mut Trace, stack: &mut Stack) -> Option<Registers> {
-    let first = here();
+pub(crate) fn caller(trace: &mut Trace, stack: &mut Stack, first: Registers) -> Option<Registers> {
     // The allocator's own code does not move: a snapshot that knows it never grows too old for this.
     if CURRENT.load(Ordering::Relaxed).is_null() {
         refresh(true);
@@ -445,14 +468,30 @@ impl Inner {
 #[cfg(debug_assertions)]
 fn compare(trace: &Trace, found: Walked, first: Registers, words: StackWords, max: usize) {
     let before = generation();
-    let Some(mut slot) = take_walker() else { return };
-    let Some(Walker { stack, inner }) = slot.as_deref_mut() else { return };
-    let mut frames = alloc::vec::Vec::new();
-    let truncated = stack.run(|| inner.walk(first, words, max, |frame| frames.push(frame)));
+    let Some((frames, truncated)) = frames_by_tables(first, words, max) else { return };
     if generation() == before && trace.is_of(before) {
         let kept: alloc::vec::Vec<u64> = trace.frames(found).collect();
         assert_eq!((kept, found.truncated), (frames, truncated), "remembered walk against one by tables");
     }
+}
+
+/// The same for a stack that was recalled by the rules of `before`.
+#[cfg(debug_assertions)]
+fn compare_recalled(recalled: Recalled, before: u64, first: Registers, words: StackWords) {
+    let Some((frames, truncated)) = frames_by_tables(first, words, max_frames()) else { return };
+    if generation() == Some(before) {
+        let kept = recalled.tctx.context.get().map(|context| context.frames().to_vec());
+        assert_eq!((kept, recalled.truncated), (Some(frames), truncated), "recalled stack against one by tables");
+    }
+}
+
+#[cfg(debug_assertions)]
+fn frames_by_tables(first: Registers, words: StackWords, max: usize) -> Option<(alloc::vec::Vec<u64>, bool)> {
+    let mut slot = take_walker()?;
+    let Walker { stack, inner } = slot.as_deref_mut()?;
+    let mut frames = alloc::vec::Vec::new();
+    let truncated = stack.run(|| inner.walk(first, words, max, |frame| frames.push(frame)));
+    Some((frames, truncated))
 }
 
 impl Inner {
@@ -599,7 +638,7 @@ mod tests {
         if n == 0 {
             let mut stack = Stack::UNKNOWN;
             let mut trace = Trace::new().expect("memory");
-            let walked = walk(&mut trace, &mut stack, sys::clock_monotonic_ns()).expect("a walker");
+            let walked = walk(&mut trace, &mut stack, here(), sys::clock_monotonic_ns()).expect("a walker");
             assert!(!walked.truncated);
             *out = trace.frames(walked).collect();
             return 1;
@@ -644,7 +683,7 @@ mod tests {
     fn in_a_program_without_a_library_of_its_own_there_is_no_way_out() {
         let mut stack = Stack::UNKNOWN;
         let mut trace = Trace::new().expect("memory");
-        assert_eq!(caller(&mut trace, &mut stack), None);
+        assert_eq!(caller(&mut trace, &mut stack, here()), None);
     }
 
     #[test]

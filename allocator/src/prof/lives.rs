@@ -6,11 +6,11 @@
 //!  Shard ─► Buckets { heads: [_; 2^n], at most as many samples } ─► LiveCell ─► …      freed cells wait in the shard
 //! ```
 //!
-//! I-LIVES-1: a chain without the address, read between two equal even values of the shard's sequence word, proves that
-//! the address is not sampled. The owner of an object asks about it, so its own sample cannot come or go meanwhile.
+//! I-LIVES-1: chains, cells and the free list of a shard change under its lock; what a chain leads to is a sample of a block
+//! that someone owns, so the owner alone takes it out.
 #![forbid(unsafe_code)]
 
-use crate::prim::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::prim::{AtomicU32, AtomicU64, Ordering};
 
 use jeprobe_abi::root::{KIND_LIVE, LIVE_FREE};
 
@@ -26,13 +26,9 @@ const SHARDS: usize = HOMES << LG_SHARDS;
 /// Buckets of a shard's first table, 64 bytes, and its first segment, of seven samples.
 const FIRST_BUCKETS: usize = 8;
 const FIRST_SEGMENT_BYTES: usize = 512;
-/// Links of a chain followed without the lock; longer chains are rare at a load below one.
-const MAX_PEEK: usize = 32;
 
 #[repr(align(64))]
 pub(super) struct Shard {
-    /// Even: at rest. Odd: chains are being changed. Changed under `lock`.
-    sequence: AtomicU32,
     buckets: Link<Buckets>,
     pub(super) lock: Mutex<ShardState>,
 }
@@ -50,7 +46,6 @@ pub(super) struct ShardState {
 
 static LIVES: [Shard; SHARDS] = [const {
     Shard {
-        sequence: AtomicU32::new(0),
         buckets: Link::none(),
         lock: Mutex::new(
             Rank::ProfLives,
@@ -90,16 +85,14 @@ pub(super) fn clear(mut each: impl FnMut(Ptr<LiveCell>)) {
     for shard in &LIVES {
         let mut state = shard.lock.lock();
         let Some(buckets) = shard.buckets.get() else { continue };
-        shard.changing(|| {
-            for head in buckets.heads {
-                while let Some(live) = head.get() {
-                    head.set(live.next.get());
-                    each(live);
-                    state.recycle(live);
-                    state.live -= 1;
-                }
+        for head in buckets.heads {
+            while let Some(live) = head.get() {
+                head.set(live.next.get());
+                each(live);
+                state.recycle(live);
+                state.live -= 1;
             }
-        });
+        }
     }
 }
 
@@ -110,41 +103,6 @@ pub(super) fn count() -> usize {
 }
 
 impl Shard {
-    /// True only when `ptr` is not sampled (I-LIVES-1).
-    pub(super) fn surely_absent(&self, hash: usize, ptr: usize) -> bool {
-        // Acquire: the chain is read after the sequence.
-        let before = self.sequence.load(Ordering::Acquire);
-        if before % 2 == 1 {
-            return false;
-        }
-        let Some(buckets) = self.buckets.get() else { return true };
-        let mut next = buckets.head(hash).get();
-        for _ in 0..MAX_PEEK {
-            match next {
-                None => {
-                    // Acquire fence: pairs with the Release fence in `changing`; the loads above are before the next.
-                    fence(Ordering::Acquire);
-                    return self.sequence.load(Ordering::Relaxed) == before;
-                }
-                Some(live) if live.ptr.load(Ordering::Relaxed) == ptr as u64 => return false,
-                Some(live) => next = live.next.get(),
-            }
-        }
-        false
-    }
-
-    /// Runs a change of chains. Caller holds the shard's lock.
-    fn changing<R>(&self, change: impl FnOnce() -> R) -> R {
-        // Relaxed: only the lock's holder stores it.
-        let sequence = self.sequence.load(Ordering::Relaxed);
-        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
-        // Release fence: pairs with the Acquire fence in `surely_absent`.
-        fence(Ordering::Release);
-        let result = change();
-        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
-        result
-    }
-
     /// Takes the sample of `ptr` out of its chain.
     pub(super) fn unlink(&self, state: &mut Guard<'_, ShardState>, hash: usize, ptr: usize) -> Option<Ptr<LiveCell>> {
         let buckets = self.buckets.get()?;
@@ -153,10 +111,10 @@ impl Shard {
         let mut next = head.get();
         while let Some(live) = next {
             if live.ptr.load(Ordering::Relaxed) == ptr as u64 {
-                self.changing(|| match before {
+                match before {
                     None => head.set(live.next.get()),
                     Some(before) => before.next.set(live.next.get()),
-                });
+                }
                 state.live -= 1;
                 return Some(live);
             }
@@ -184,17 +142,15 @@ impl Shard {
             // Longer chains are better than a lost sample.
             return old.map(|old| old.head(hash));
         };
-        self.changing(|| {
-            for head in old.iter().flat_map(|old| old.heads) {
-                while let Some(live) = head.get() {
-                    head.set(live.next.get());
-                    let to = new.head(bucket(spread(live.ptr.load(Ordering::Relaxed) as usize)));
-                    live.next.set(to.get());
-                    to.set(Some(live));
-                }
+        for head in old.iter().flat_map(|old| old.heads) {
+            while let Some(live) = head.get() {
+                head.set(live.next.get());
+                let to = new.head(bucket(spread(live.ptr.load(Ordering::Relaxed) as usize)));
+                live.next.set(to.get());
+                to.set(Some(live));
             }
-            self.buckets.set(Some(new));
-        });
+        }
+        self.buckets.set(Some(new));
         Some(new.head(hash))
     }
 }

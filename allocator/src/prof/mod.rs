@@ -4,6 +4,7 @@ mod backtrace;
 mod dump;
 mod elf;
 mod exit;
+mod familiar;
 pub mod hooks;
 mod index;
 mod lives;

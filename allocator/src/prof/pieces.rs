@@ -6,7 +6,6 @@ extern crate alloc;
 use alloc::boxed::Box;
 
 use jeprobe_abi::logic::hash_frames;
-use jeprobe_abi::unbias;
 
 use super::backtrace::{self, Stack};
 use super::records::{ContextCell, Ptr, TctxCell, ThreadCell};
@@ -29,8 +28,10 @@ impl Walk {
     }
 
     /// Walks the stack, remembering the last walk; number of frames.
+    #[inline(never)]
     pub fn remembered(&mut self) -> Option<usize> {
-        backtrace::walk(&mut self.trace, &mut self.stack, sys::clock_recent_ns()).map(|walked| walked.depth)
+        let (first, now_ns) = (backtrace::here(), sys::clock_recent_ns());
+        backtrace::walk(&mut self.trace, &mut self.stack, first, now_ns).map(|walked| walked.depth)
     }
 
     /// Walks the stack by known rules, remembering nothing; number of frames.
@@ -51,6 +52,7 @@ pub struct Records {
     context: Ptr<ContextCell>,
     tctx: Ptr<TctxCell>,
     frames: [u64; 20],
+    weights: Weights,
 }
 
 impl Records {
@@ -61,7 +63,7 @@ impl Records {
         frames.iter_mut().zip(0x40_0000..).for_each(|(frame, pc)| *frame = pc);
         let (context, _) = table::context(&stack(&frames), false)?;
         let tctx = table::tctx(context, thread)?;
-        Some(Records { thread, context, tctx, frames })
+        Some(Records { thread, context, tctx, frames, weights: Weights::NONE })
     }
 
     /// Hashes 20 frames and finds their record; false when that is not the one.
@@ -76,7 +78,7 @@ impl Records {
             home: 0,
             usable_bytes: 256,
             requested_bytes: 250,
-            weight_bytes: unbias::weight_bytes(256, 1 << 19),
+            weight: self.weights.weight(256, 19),
             time_ns: 1,
         };
         table::record(self.thread, self.tctx, &sample)
@@ -84,7 +86,7 @@ impl Records {
 
     /// Forgets it again; false when there was none.
     pub fn remove(&self, ptr: usize) -> bool {
-        table::remove(ptr, 0, Some(self.thread)).is_some()
+        table::remove(ptr, 0, Some(self.thread), |usable, bytes| self.weights.known(usable, bytes)).is_some()
     }
 }
 
@@ -107,6 +109,6 @@ impl Draws {
 
     /// Weight in bytes of a sample of `usable` bytes at a mean of `2^lg`.
     pub fn weight(&self, usable: u64, lg: u32) -> u64 {
-        self.1.weight(usable, lg)
+        self.1.weight(usable, lg).bytes
     }
 }

@@ -37,7 +37,7 @@ use jeprobe_abi::unbias;
 
 use super::backtrace::{self, Stack};
 use super::dump::{self, DumpError, Kind};
-use super::records::{Ptr, TctxCell, ThreadCell, jeprobe_root};
+use super::records::{ContextCell, Ptr, TctxCell, ThreadCell, jeprobe_root};
 use super::rule::Registers;
 use super::sampler::{Sampler, Weights};
 use super::table::{self, Frames, Sample};
@@ -152,6 +152,10 @@ pub fn thread_init(thread: &ThreadProf) -> u64 {
     thread.ended.set(false);
     thread.record.set(None);
     thread.tctx.set(None);
+    if let Some(mut trace) = thread.trace.take() {
+        trace.forget_counts();
+        thread.trace.set(Some(trace));
+    }
     thread.stack.set(Stack::UNKNOWN);
     thread.counted_bytes.set(0);
     if !booted() {
@@ -188,9 +192,17 @@ pub fn wanted(thread: &ThreadProf) -> bool {
 }
 
 /// A thread reached its sample point with the allocation of `usable` bytes; of `object`, unless that is one that cannot
-/// be recorded. `allocated`, `deallocated`: the thread's counters, usable bytes. No lock is held.
-#[cold]
-pub fn sample(thread: &ThreadProf, object: Option<Object>, usable: usize, allocated: u64, deallocated: u64) -> Outcome {
+/// be recorded. `allocated`, `deallocated`: the thread's counters, usable bytes. `now_ns`: about now, on the clock of
+/// `sys::clock_recent_ns`. No lock is held. Called in one place of the allocator, which it becomes a part of.
+#[inline(always)]
+pub fn sample(
+    thread: &ThreadProf,
+    object: Option<Object>,
+    usable: usize,
+    allocated: u64,
+    deallocated: u64,
+    now_ns: u64,
+) -> Outcome {
     if !thread.ready.get() {
         // The first distance begins before this allocation.
         let distance = thread_init(thread);
@@ -226,9 +238,9 @@ pub fn sample(thread: &ThreadProf, object: Option<Object>, usable: usize, alloca
             home,
             usable_bytes: usable as u64,
             requested_bytes: requested as u64,
-            weight_bytes: thread.weights.weight(usable as u64, drawn_lg),
+            weight: thread.weights.weight(usable as u64, drawn_lg),
             // A tracer orders this sample among the events of its probes; nobody else needs the very moment.
-            time_ns: if wanted { sys::clock_monotonic_ns() } else { sys::clock_recent_ns() },
+            time_ns: if wanted { sys::clock_monotonic_ns() } else { now_ns },
         };
         marked = take(thread, &sample, active, wanted);
     }
@@ -238,7 +250,7 @@ pub fn sample(thread: &ThreadProf, object: Option<Object>, usable: usize, alloca
         record.deallocated_bytes.store(deallocated, Ordering::Relaxed);
     }
     let passed = allocated.wrapping_sub(thread.counted_bytes.replace(allocated));
-    if active && dump::interval_passed(interval_bytes(), passed) {
+    if active && interval_bytes() != 0 && dump::interval_passed(interval_bytes(), passed) {
         // A failure was reported on fd 2.
         let _ = dump::dump(None, Kind::Interval);
     }
@@ -250,15 +262,17 @@ pub fn sample(thread: &ThreadProf, object: Option<Object>, usable: usize, alloca
 }
 
 /// Records a sample and tells the tracer; true when it is in the table.
+#[inline(always)]
 fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> bool {
     let root = &jeprobe_root;
     lives::fetch(sample.ptr, sample.home);
     let unwind = active || hooks::context_wanted();
     backtrace::tidy(sample.time_ns);
     let record = thread.record();
+    let first = backtrace::here();
     let tctx = record.and_then(|record| {
         if unwind {
-            stack_counts(thread, record, sample.time_ns)
+            stack_counts(thread, record, first, sample.time_ns)
         } else {
             table::no_context(false).and_then(|context| table::tctx(context, record))
         }
@@ -271,30 +285,33 @@ fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> boo
         root.drop_one(Reason::NoMemory);
     }
     if wanted {
-        let Sample { ptr, usable_bytes, weight_bytes, requested_bytes, .. } = *sample;
+        let Sample { ptr, usable_bytes, weight, requested_bytes, .. } = *sample;
         // Who did not ask for the process's own stacks may walk them himself, and the allocator has no frame pointers.
-        if let Some(caller) = if unwind { None } else { caller(thread) } {
-            hooks::alloc_from(ptr, usable_bytes, weight_bytes, caller.pc, requested_bytes, caller.bp);
+        if let Some(caller) = if unwind { None } else { caller(thread, first) } {
+            hooks::alloc_from(ptr, usable_bytes, weight.bytes, caller.pc, requested_bytes, caller.bp);
         } else {
             let context = tctx.and_then(|tctx| tctx.context.get());
             let context = context.filter(|context| context.depth != 0).map_or(0, Ptr::addr);
-            hooks::jeprobe_hook_alloc(ptr, usable_bytes, weight_bytes, context, requested_bytes);
+            hooks::jeprobe_hook_alloc(ptr, usable_bytes, weight.bytes, context, requested_bytes);
         }
     }
     recorded
 }
 
-/// Where the program called the allocator, if that can be found.
-fn caller(thread: &ThreadProf) -> Option<Registers> {
+/// Where the program called the allocator, if that can be found; `first`: registers of a function that is running.
+#[cold]
+#[inline(never)]
+fn caller(thread: &ThreadProf, first: Registers) -> Option<Registers> {
     with_trace(thread, |trace| {
         let mut stack = thread.stack.get();
-        let caller = backtrace::caller(trace, &mut stack);
+        let caller = backtrace::caller(trace, &mut stack, first);
         thread.stack.set(stack);
         caller
     })
 }
 
-/// Lets `act` use what the thread remembers of its last walk; `None` without memory for it.
+/// Lets `act` use what the thread remembers of its walks; `None` without memory for it.
+#[inline(always)]
 fn with_trace<R>(thread: &ThreadProf, act: impl FnOnce(&mut Trace) -> Option<R>) -> Option<R> {
     let mut trace = thread.trace.take().or_else(Trace::new)?;
     let result = act(&mut trace);
@@ -302,9 +319,26 @@ fn with_trace<R>(thread: &ThreadProf, act: impl FnOnce(&mut Trace) -> Option<R>)
     result
 }
 
-/// The counts of the calling stack in its thread; those of no stack when there is none.
-fn stack_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, now_ns: u64) -> Option<Ptr<TctxCell>> {
-    with_trace(thread, |trace| walked_counts(thread, record, trace, now_ns)).or_else(|| {
+/// The counts of the stack in its thread on which `first` stands; those of no stack when there is none.
+#[inline(always)]
+fn stack_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, first: Registers, now_ns: u64) -> Option<Ptr<TctxCell>> {
+    if let Some(mut trace) = thread.trace.take() {
+        let recalled = backtrace::recall(&mut trace, thread.stack.get(), first, now_ns);
+        thread.trace.set(Some(trace));
+        if let Some(recalled) = recalled {
+            if recalled.truncated {
+                jeprobe_root.drop_one(Reason::TruncatedStack);
+            }
+            return Some(recalled.tctx);
+        }
+    }
+    walk_counts(thread, record, first, now_ns)
+}
+
+/// As [`stack_counts`], for a stack that is not familiar.
+#[inline(never)]
+fn walk_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, first: Registers, now_ns: u64) -> Option<Ptr<TctxCell>> {
+    with_trace(thread, |trace| walked_counts(thread, record, trace, first, now_ns)).or_else(|| {
         thread.tctx.set(None);
         jeprobe_root.drop_one(Reason::NoStack);
         table::no_context(true).and_then(|context| table::tctx(context, record))
@@ -315,10 +349,11 @@ fn walked_counts(
     thread: &ThreadProf,
     record: Ptr<ThreadCell>,
     trace: &mut Trace,
+    first: Registers,
     now_ns: u64,
 ) -> Option<Ptr<TctxCell>> {
     let mut stack = thread.stack.get();
-    let walked = backtrace::walk(trace, &mut stack, now_ns);
+    let walked = backtrace::walk(trace, &mut stack, first, now_ns);
     thread.stack.set(stack);
     let walked = walked.filter(|walked| walked.depth != 0)?;
     if walked.truncated {
@@ -327,27 +362,41 @@ fn walked_counts(
     if walked.same
         && let Some(tctx) = thread.tctx.get()
     {
+        trace.keep(tctx);
         return Some(tctx);
     }
-    let frames = Frames { depth: walked.depth, hash: walked.hash, leaf_first: trace.frames(walked) };
-    let (context, new) = table::context(&frames, walked.truncated)?;
+    let (context, new) = {
+        let frames = Frames { depth: walked.depth, hash: walked.hash, leaf_first: trace.frames(walked) };
+        table::context(&frames, walked.truncated)?
+    };
     if new && hooks::context_wanted() {
         hooks::jeprobe_hook_context(context.addr(), context.depth.into());
     }
     let tctx = table::tctx(context, record);
     thread.tctx.set(tctx);
+    if !new && let Some(tctx) = tctx {
+        trace.keep(tctx);
+    }
     tctx
 }
 
-/// A block of the arena `home` whose page says that it may hold sampled objects is freed; true when it was one. About 45
-/// instructions for one that was not.
+/// A block of the arena `home` whose page says that it may hold sampled objects is freed; true when it was one. Takes the
+/// lock of a shard even for one that was not.
+#[inline(always)]
 pub fn free(thread: &ThreadProf, ptr: usize, home: u32, usable: usize) -> bool {
-    let Some(context) = table::remove(ptr, home, thread.record.get()) else { return false };
+    let weigh = |usable, bytes| thread.weights.known(usable, bytes);
+    let Some(context) = table::remove(ptr, home, thread.record.get(), weigh) else { return false };
     if hooks::free_wanted() {
-        let context = if context.depth == 0 { 0 } else { context.addr() };
-        hooks::jeprobe_hook_free(ptr, usable as u64, context);
+        tell_free(ptr, usable, context);
     }
     true
+}
+
+#[cold]
+#[inline(never)]
+fn tell_free(ptr: usize, usable: usize, context: Ptr<ContextCell>) {
+    let context = if context.depth == 0 { 0 } else { context.addr() };
+    hooks::jeprobe_hook_free(ptr, usable as u64, context);
 }
 
 /// A thread ends. Samples it takes afterwards are lost and counted.

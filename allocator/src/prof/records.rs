@@ -350,6 +350,21 @@ pub(crate) struct TctxCell {
     pub(crate) cumulative: CountsCell,
 }
 
+impl TctxCell {
+    /// Counts of nothing, of no stack and no thread yet.
+    pub(crate) const fn blank(ordinal: u64) -> TctxCell {
+        TctxCell {
+            context: Link::none(),
+            next: Link::none(),
+            thread: Link::none(),
+            ordinal,
+            freed: CountsCell::new(),
+            kept: CountsCell::new(),
+            cumulative: CountsCell::new(),
+        }
+    }
+}
+
 /// `jeprobe_abi::root::Live`. lock: its shard (`ProfLives`), readable by anyone.
 #[repr(C)]
 pub(crate) struct LiveCell {

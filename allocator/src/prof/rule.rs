@@ -120,6 +120,16 @@ impl Rule {
         }
     }
 
+    /// What told a step that there is no caller.
+    pub(crate) fn ended_by(self, registers: Registers) -> EndedBy {
+        match self.kind() {
+            Kind::End => EndedBy::Registers,
+            Kind::Pointer if registers.bp == 0 => EndedBy::Registers,
+            Kind::Opaque => EndedBy::Unknown,
+            _ => self.caller_sp(registers).map_or(EndedBy::Unknown, |sp| EndedBy::Zero(sp.wrapping_sub(8))),
+        }
+    }
+
     /// Goes to the caller; `read` gives a word of the stack, `None` outside. Not for `Opaque`.
     #[inline]
     pub(crate) fn step(self, registers: Registers, read: impl Fn(u64) -> Option<u64>) -> Step {
@@ -152,6 +162,17 @@ pub(crate) enum Step {
     End,
     /// The caller cannot be found.
     Broken,
+}
+
+/// What the end of a walk depended on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndedBy {
+    /// The outermost frame's registers alone.
+    Registers,
+    /// The word at this address, which was 0.
+    Zero(u64),
+    /// Possibly on more.
+    Unknown,
 }
 
 /// Who knows the rules of code that has none yet.

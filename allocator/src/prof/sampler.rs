@@ -186,39 +186,79 @@ pub(crate) struct Weights {
 struct Weight {
     /// Size and `lg` as one word, 0 = none.
     key: u64,
-    bytes: u64,
+    weight: Weighed,
+}
+
+/// What a sample stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Weighed {
+    /// Bytes, estimated, unbiased.
+    pub(crate) bytes: u64,
+    /// Objects times 8, estimated, unbiased.
+    pub(crate) objects8: u64,
+}
+
+impl Weighed {
+    /// What a sample of `usable` bytes stands for, given the bytes it stands for.
+    pub(crate) fn of(usable: u64, bytes: u64) -> Weighed {
+        Weighed { bytes, objects8: unbias::weight_objects8(usable, bytes) }
+    }
 }
 
 impl Weights {
     #[expect(clippy::declare_interior_mutable_const, reason = "an initial value, copied into each thread's slot")]
-    pub(crate) const NONE: Weights = Weights { known: [const { Cell::new(Weight { key: 0, bytes: 0 }) }; WEIGHTS] };
+    pub(crate) const NONE: Weights =
+        Weights { known: [const { Cell::new(Weight { key: 0, weight: Weighed { bytes: 0, objects8: 0 } }) }; WEIGHTS] };
 
-    #[inline]
-    fn slot(usable: u64) -> usize {
+    #[inline(always)]
+    fn slot(&self, usable: u64) -> &Cell<Weight> {
+        &self.known[Weights::place(usable)]
+    }
+
+    #[inline(always)]
+    fn place(usable: u64) -> usize {
         (usable.wrapping_mul(WEIGHTS_SPREAD) >> (64 - WEIGHTS.ilog2())) as usize % WEIGHTS
     }
 
-    /// Bytes, unbiased, that a sample of `usable` bytes stands for whose distance was drawn with `lg`.
-    #[inline]
-    pub(crate) fn weight(&self, usable: u64, lg: u32) -> u64 {
+    /// What a sample of `usable` bytes stands for whose distance was drawn with `lg`.
+    #[inline(always)]
+    pub(crate) fn weight(&self, usable: u64, lg: u32) -> Weighed {
         if lg == 0 {
-            return usable;
+            return Weighed { bytes: usable, objects8: 8 };
         }
-        let key = usable << 6 | u64::from(lg.min(63));
-        let slot = &self.known[Weights::slot(usable)];
+        let slot = self.slot(usable);
         let known = slot.get();
-        if known.key == key {
-            return known.bytes;
+        if known.key == usable << 6 | u64::from(lg.min(63)) {
+            return known.weight;
         }
-        let bytes = unbias::weight_bytes(usable, unbias::interval_bytes(lg));
-        slot.set(Weight { key, bytes });
-        bytes
+        compute(slot, usable, lg)
     }
+
+    /// The same for a sample that was found to stand for `bytes`: by division only when that was long ago.
+    #[inline(always)]
+    pub(crate) fn known(&self, usable: u64, bytes: u64) -> Weighed {
+        // Every allocation is a sample.
+        if bytes == usable {
+            return Weighed { bytes, objects8: 8 };
+        }
+        let known = self.slot(usable).get();
+        if known.key >> 6 == usable && known.weight.bytes == bytes { known.weight } else { Weighed::of(usable, bytes) }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn compute(slot: &Cell<Weight>, usable: u64, lg: u32) -> Weighed {
+    let weight = Weighed::of(usable, unbias::weight_bytes(usable, unbias::interval_bytes(lg)));
+    slot.set(Weight { key: usable << 6 | u64::from(lg.min(63)), weight });
+    weight
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{EDGES, LAYERS, MAX_DISTANCE, STEPS, Sampler, TAIL, TAIL_DENSITY, Weights, density, minus_log};
+    use super::{
+        EDGES, LAYERS, MAX_DISTANCE, STEPS, Sampler, TAIL, TAIL_DENSITY, Weighed, Weights, density, minus_log,
+    };
     use jeprobe_abi::unbias;
     use std::vec::Vec;
 
@@ -317,7 +357,12 @@ mod tests {
         for round in 0..3 {
             for lg in [0, 1, 12, 19, 63] {
                 for usable in [8_u64, 16, 48, 4096, 1 << 20, (1 << 40) + round] {
-                    assert_eq!(weights.weight(usable, lg), unbias::weight_bytes(usable, unbias::interval_bytes(lg)));
+                    let bytes = unbias::weight_bytes(usable, unbias::interval_bytes(lg));
+                    let want = Weighed { bytes, objects8: unbias::weight_objects8(usable, bytes) };
+                    assert_eq!(weights.weight(usable, lg), want);
+                    assert_eq!(weights.known(usable, bytes), want);
+                    let other = Weighed { bytes: bytes + 8, objects8: unbias::weight_objects8(usable, bytes + 8) };
+                    assert_eq!(weights.known(usable, bytes + 8), other);
                 }
             }
         }
@@ -326,7 +371,7 @@ mod tests {
     #[test]
     fn small_classes_have_slots_of_their_own() {
         let sizes = &crate::sizeclass::SIZES[..crate::sizeclass::NBINS];
-        let slots: std::collections::BTreeSet<_> = sizes.iter().map(|size| Weights::slot(*size as u64)).collect();
+        let slots: std::collections::BTreeSet<_> = sizes.iter().map(|size| Weights::place(*size as u64)).collect();
         assert_eq!(slots.len(), sizes.len());
     }
 

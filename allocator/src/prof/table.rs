@@ -26,13 +26,11 @@ use crate::prim::{Ordering, fence};
 
 use jeprobe_abi::logic::hash_frames;
 use jeprobe_abi::root::{CONTEXT_TRUNCATED, KIND_CONTEXT, KIND_TCTX, LIVE_BUSY, LIVE_SET};
-use jeprobe_abi::unbias;
 
 use super::index::Index;
 use super::lives;
-use super::records::{
-    Appender, ContextCell, CountsCell, Link, LiveCell, Ptr, Share, TctxCell, ThreadCell, jeprobe_root,
-};
+use super::records::{Appender, ContextCell, Link, LiveCell, Ptr, Share, TctxCell, ThreadCell, jeprobe_root};
+use super::sampler::Weighed;
 use super::threads;
 use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
@@ -145,15 +143,7 @@ pub(crate) fn tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option
         return Some(tctx);
     }
     let newest = context.tctxs.get();
-    let record = TctxCell {
-        context: Link::none(),
-        next: Link::none(),
-        thread: Link::none(),
-        ordinal: newest.map_or(0, |newest| newest.ordinal + 1),
-        freed: CountsCell::new(),
-        kept: CountsCell::new(),
-        cumulative: CountsCell::new(),
-    };
+    let record = TctxCell::blank(newest.map_or(0, |newest| newest.ordinal + 1));
     record.context.set(Some(context));
     record.thread.set(Some(thread));
     record.next.set(newest);
@@ -182,31 +172,23 @@ pub(crate) struct Sample {
     pub(crate) home: u32,
     pub(crate) usable_bytes: u64,
     pub(crate) requested_bytes: u64,
-    pub(crate) weight_bytes: u64,
+    pub(crate) weight: Weighed,
     pub(crate) time_ns: u64,
 }
 
-fn share(usable_bytes: u64, weight_bytes: u64) -> Share {
-    Share {
-        bytes: usable_bytes,
-        // Every allocation is a sample: the common case of many samples, and it needs no division.
-        weight_objects8: if weight_bytes == usable_bytes && usable_bytes != 0 {
-            8
-        } else {
-            unbias::weight_objects8(usable_bytes, weight_bytes)
-        },
-        weight_bytes,
-    }
+fn share(usable_bytes: u64, weight: Weighed) -> Share {
+    Share { bytes: usable_bytes, weight_objects8: weight.objects8, weight_bytes: weight.bytes }
 }
 
 /// Records a sample of `thread`, which is the calling one; false without memory.
+#[inline(always)]
 pub(crate) fn record(thread: Ptr<ThreadCell>, tctx: Ptr<TctxCell>, sample: &Sample) -> bool {
-    let share = share(sample.usable_bytes, sample.weight_bytes);
+    let share = share(sample.usable_bytes, sample.weight);
     let (home, hash) = lives::place(sample.ptr, sample.home);
     let mut state = home.lock.lock();
     // A sample of the same address was freed by a way that does not pass here; it is gone for certain.
     if let Some(stale) = home.unlink(&mut state, hash, sample.ptr) {
-        settle(stale, Some(thread));
+        settle(stale, Some(thread), Weighed::of);
         state.recycle(stale);
     }
     let Some(head) = home.head_for_insert(&mut state, hash) else { return false };
@@ -216,7 +198,7 @@ pub(crate) fn record(thread: Ptr<ThreadCell>, tctx: Ptr<TctxCell>, sample: &Samp
     fence(Ordering::Release);
     live.usable_bytes.store(sample.usable_bytes, Ordering::Relaxed);
     live.requested_bytes.store(sample.requested_bytes, Ordering::Relaxed);
-    live.weight_bytes.store(sample.weight_bytes, Ordering::Relaxed);
+    live.weight_bytes.store(sample.weight.bytes, Ordering::Relaxed);
     live.time_ns.store(sample.time_ns, Ordering::Relaxed);
     live.epoch.store(jeprobe_root.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
     live.tctx.set(Some(tctx));
@@ -236,16 +218,19 @@ pub(crate) fn record(thread: Ptr<ThreadCell>, tctx: Ptr<TctxCell>, sample: &Samp
     true
 }
 
-/// Forgets the sample of `ptr`, a block of the arena `home`; the address of its context, or `None` when `ptr` is not sampled.
-/// Without a sample this costs a few loads and no lock. `by` is the calling thread, if it has a record.
-pub(crate) fn remove(ptr: usize, home: u32, by: Option<Ptr<ThreadCell>>) -> Option<Ptr<ContextCell>> {
+/// Forgets the sample of `ptr`, a block of the arena `home`; its context, or `None` when `ptr` is not sampled. `by` is the
+/// calling thread, if it has a record; `weigh` gives what a sample of so many usable bytes stands for, by the bytes of that.
+#[inline(always)]
+pub(crate) fn remove(
+    ptr: usize,
+    home: u32,
+    by: Option<Ptr<ThreadCell>>,
+    weigh: impl Fn(u64, u64) -> Weighed,
+) -> Option<Ptr<ContextCell>> {
     let (shard, hash) = lives::place(ptr, home);
-    if shard.surely_absent(hash, ptr) {
-        return None;
-    }
     let mut state = shard.lock.lock();
     let live = shard.unlink(&mut state, hash, ptr)?;
-    let context = settle(live, by);
+    let context = settle(live, by, weigh);
     state.recycle(live);
     match by {
         Some(thread) => thread.frees.add(1),
@@ -257,8 +242,14 @@ pub(crate) fn remove(ptr: usize, home: u32, by: Option<Ptr<ThreadCell>>) -> Opti
 }
 
 /// Takes the counts of a sample that left its chain off its tctx (I-TABLE-1). `by`: the calling thread, if known.
-fn settle(live: Ptr<LiveCell>, by: Option<Ptr<ThreadCell>>) -> Option<Ptr<ContextCell>> {
-    let share = share(live.usable_bytes.load(Ordering::Relaxed), live.weight_bytes.load(Ordering::Relaxed));
+#[inline(always)]
+fn settle(
+    live: Ptr<LiveCell>,
+    by: Option<Ptr<ThreadCell>>,
+    weigh: impl Fn(u64, u64) -> Weighed,
+) -> Option<Ptr<ContextCell>> {
+    let usable_bytes = live.usable_bytes.load(Ordering::Relaxed);
+    let share = share(usable_bytes, weigh(usable_bytes, live.weight_bytes.load(Ordering::Relaxed)));
     let tctx = live.tctx.get()?;
     let thread = tctx.thread.get()?;
     if by.is_some_and(|by| by.same(thread)) {
@@ -282,7 +273,7 @@ pub(crate) fn clear() {
         CONTEXT_INDEX.each(|context| tctxs_of(context).for_each(|tctx| tctx.cumulative.clear()));
     }
     lives::clear(|live| {
-        settle(live, None);
+        settle(live, None, Weighed::of);
     });
 }
 
@@ -315,6 +306,7 @@ mod tests {
 
     use jeprobe_abi::reader::{RemoteMemory, Table, TableError, Unreadable};
     use jeprobe_abi::root::Counts;
+    use jeprobe_abi::unbias;
 
     use super::super::records::OwnMemory;
     use super::*;
@@ -335,7 +327,7 @@ mod tests {
             home: 0,
             usable_bytes: bytes,
             requested_bytes: bytes - 1,
-            weight_bytes: unbias::weight_bytes(bytes, 1 << 16),
+            weight: Weighed::of(bytes, unbias::weight_bytes(bytes, 1 << 16)),
             time_ns: 5,
         }
     }
@@ -433,13 +425,13 @@ mod tests {
             assert_eq!(contexts, tctxs);
             assert_eq!(lives, (3000, bytes));
         }
-        assert!(remove(0x5000_0000 + 8, 0, None).is_none());
-        assert!(remove(0x6000_0000, 0, None).is_none());
+        assert!(remove(0x5000_0000 + 8, 0, None, Weighed::of).is_none());
+        assert!(remove(0x6000_0000, 0, None, Weighed::of).is_none());
         for i in 0..3000_usize {
             // By the thread itself, by another, by one without a record.
             let by = [Some(thread), Some(other), None][i % 3];
-            assert!(remove(0x5000_0000 + 16 * i, 0, by).is_some(), "{i}");
-            assert!(remove(0x5000_0000 + 16 * i, 0, None).is_none());
+            assert!(remove(0x5000_0000 + 16 * i, 0, by, Weighed::of).is_some(), "{i}");
+            assert!(remove(0x5000_0000 + 16 * i, 0, None, Weighed::of).is_none());
         }
         let (contexts, tctxs, lives) = totals(&Kernel);
         assert_eq!((contexts, tctxs, lives), (Counts::default(), Counts::default(), (0, 0)));
@@ -475,7 +467,7 @@ mod tests {
         jeprobe_root.opt_accum.store(0, Ordering::Relaxed);
         assert_eq!(totals(&OwnMemory).0, Counts::default());
         assert_eq!(cumulative(context), 0);
-        assert!(remove(0x9000, 0, None).is_none());
+        assert!(remove(0x9000, 0, None, Weighed::of).is_none());
         assert_eq!(totals(&OwnMemory).0, Counts::default());
     }
 
@@ -489,7 +481,7 @@ mod tests {
         // Its live sample keeps the record.
         let other = threads::start(2).expect("memory");
         assert!(!other.same(thread));
-        assert!(remove(0x8800, 0, None).is_some());
+        assert!(remove(0x8800, 0, None, Weighed::of).is_some());
         let uid = thread.uid.load(Ordering::Relaxed);
         let again = core::iter::repeat_with(|| threads::start(3).expect("memory")).take(50).find(|t| t.same(thread));
         let again = again.expect("reused");
@@ -525,8 +517,10 @@ mod tests {
                         assert!(put(thread, context, &sample((t + 1) << 32 | i << 4, 48)));
                         // Frees what its neighbour made, when that is there already, else its own.
                         let neighbour = ((t + 1) % 4 + 1) << 32 | i << 4;
-                        if i % 3 == 0 && remove(neighbour, 0, Some(thread)).is_none() {
-                            assert!(remove((t + 1) << 32 | i << 4, 0, Some(thread)).is_some() || i % 3 == 0);
+                        if i % 3 == 0 && remove(neighbour, 0, Some(thread), Weighed::of).is_none() {
+                            assert!(
+                                remove((t + 1) << 32 | i << 4, 0, Some(thread), Weighed::of).is_some() || i % 3 == 0
+                            );
                         }
                     }
                 })
@@ -541,7 +535,7 @@ mod tests {
         assert_eq!(contexts.objects as usize, lives::count());
         for t in 1..=4_usize {
             for i in 0..EACH {
-                remove(t << 32 | i << 4, 0, None);
+                remove(t << 32 | i << 4, 0, None, Weighed::of);
             }
         }
         assert_eq!(totals(&OwnMemory), (Counts::default(), Counts::default(), (0, 0)));

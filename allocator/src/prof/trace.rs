@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  way      the allocator's own frames, up to the program's (`way.rs`)
+//!  familiar stacks that were found before, with their counts (`familiar.rs`)
 //!  frames   root ─► … ─► leaf      the stack as the last walk found it: pc, sp, bp, rule of each frame
 //!  links    root ─► … ─► leaf      the words of the stack that led from each frame to its caller: place, value
 //!  fresh    leaf ─► …              frames of this walk that the last one did not have
@@ -33,7 +34,9 @@ use alloc::vec::Vec;
 use jeprobe_abi::abi::MAX_FRAMES;
 use jeprobe_abi::logic::{HASH_SEED, hash_end, hash_step};
 
-use super::rule::{self, Key, Kind, Registers, Rule, Rules, Step};
+use super::familiar::{Familiars, Kept, Recalled};
+use super::records::{Ptr, TctxCell};
+use super::rule::{self, EndedBy, Key, Kind, Registers, Rule, Rules, Step};
 use super::way::{self, Link, Ways, Words};
 
 /// Frames walked at most: those that are kept and some more, of which the outermost are kept.
@@ -70,6 +73,7 @@ const NO_LINK: Link = Link { slot: u64::MAX, value: 0 };
 /// What one thread remembers of its last walk.
 pub(crate) struct Trace {
     ways: Ways,
+    familiars: Familiars,
     /// Root first.
     frames: Vec<Frame>,
     links: Vec<Link>,
@@ -106,6 +110,7 @@ impl Trace {
     pub(crate) fn new() -> Option<Box<Trace>> {
         let mut trace = Trace {
             ways: Ways::NONE,
+            familiars: Familiars::NONE,
             frames: Vec::new(),
             links: Vec::new(),
             loose: 0,
@@ -125,8 +130,14 @@ impl Trace {
     /// Forgets the last walk.
     pub(crate) fn forget(&mut self) {
         self.ways.forget();
+        self.forget_counts();
         self.forget_frames();
         self.generation = NEVER;
+    }
+
+    /// Forgets whose counts go with which stacks.
+    pub(crate) fn forget_counts(&mut self) {
+        self.familiars.forget();
     }
 
     fn forget_frames(&mut self) {
@@ -171,9 +182,48 @@ impl Trace {
             return self.found;
         }
         self.take_over(kept);
-        self.max = max;
+        if self.max != max {
+            self.forget_counts();
+            self.max = max;
+        }
         self.found = self.result();
         self.found
+    }
+
+    /// The counts that were kept for the stack on which `first` stands, for the same arguments as those of `walk`. `None`
+    /// for a stack that is not familiar.
+    #[inline(always)]
+    pub(crate) fn recall(
+        &mut self,
+        first: Registers,
+        high: u64,
+        generation: u64,
+        max: usize,
+        words: &impl Words,
+        is_own: impl Fn(u64) -> bool,
+    ) -> Option<Recalled> {
+        if self.generation != generation || self.max != max {
+            return None;
+        }
+        let program = self.ways.out(first, words, is_own)?;
+        self.familiars.recall(program, high, words)
+    }
+
+    /// Keeps the counts of the stack that the last walk found.
+    #[inline(never)]
+    pub(crate) fn keep(&mut self, tctx: Ptr<TctxCell>) {
+        let (Some(root), Some(top)) = (self.frames.first(), self.frames.last()) else { return };
+        if self.generation == NEVER || self.loose != 0 || self.found.doubtful || self.end != Step::End {
+            return;
+        }
+        let zero_slot = match root.rule.ended_by(root.at) {
+            EndedBy::Registers => None,
+            EndedBy::Zero(slot) => Some(slot),
+            EndedBy::Unknown => return,
+        };
+        let links = self.links.get(..top.links as usize).unwrap_or(&[]);
+        let kept = Kept { at: top.at, needs_bp: top.needs_bp, high: self.high, links, zero_slot };
+        self.familiars.keep(&kept, Recalled { tctx, truncated: self.found.truncated });
     }
 
     /// Walks from `first` out of the allocator, by the rules of `generation`, and no further.
@@ -394,12 +444,23 @@ fn take(rule: Rule, at: Registers, key: Key, words: &impl Words, rules: &mut imp
 #[cfg(test)]
 mod tests {
     use super::super::machine::{HIGH, Machine, OWN, Pretended};
+    use super::super::records::alloc_value;
     use super::*;
+    use std::cell::{Cell, RefCell};
+    use std::collections::BTreeMap;
     use std::vec::Vec;
 
-    /// Walks the machine's stack and compares with what should be there; words read.
+    std::thread_local! {
+        /// Counts that were given to stacks.
+        static COUNTS: RefCell<BTreeMap<Vec<u64>, Ptr<TctxCell>>> = const { RefCell::new(BTreeMap::new()) };
+        /// How often a stack was recalled by them.
+        static HITS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Walks the machine's stack and compares with what should be there, as well as what is recalled of it; words read.
     fn walk(machine: &Machine, trace: &mut Trace, max: usize) -> usize {
         let first = *machine.truth.last().expect("root");
+        let recalled = trace.recall(first, HIGH, 1, max, machine, |pc| pc >= OWN);
         let before = machine.reads.get();
         let walked = trace.walk(first, HIGH, 1, max, machine, &mut Pretended { machine });
         let reads = machine.reads.get() - before;
@@ -414,7 +475,54 @@ mod tests {
         assert_eq!(walked.truncated, outer - own > max);
         assert_eq!(walked.depth, want.len());
         assert_eq!(walked.hash, hash_end(want.iter().rev().fold(HASH_SEED, |hash, pc| hash_step(hash, *pc))));
+        COUNTS.with_borrow_mut(|counts| {
+            let tctx = *counts.entry(want).or_insert_with(|| alloc_value(TctxCell::blank(0)).expect("memory"));
+            if let Some(recalled) = recalled {
+                assert!(recalled.tctx.same(tctx), "another stack was recalled");
+                assert_eq!(recalled.truncated, walked.truncated);
+                HITS.set(hits() + 1);
+            }
+            trace.keep(tctx);
+        });
         reads
+    }
+
+    fn hits() -> usize {
+        HITS.get()
+    }
+
+    /// Two stacks in turn, at places of their own: each is known by its words alone, until one of these changes.
+    #[test]
+    fn familiar_stacks_are_known_by_their_words() {
+        let mut machine = Machine::new(7);
+        let mut trace = Trace::new().expect("memory");
+        for _ in 0..20 {
+            machine.call(0, false);
+        }
+        let turn = |machine: &mut Machine, trace: &mut Trace, function: u64| {
+            let pc = Machine::pc(function, 0);
+            machine.call_at(pc, function, 0);
+            machine.call_at(Machine::pc(2, 0) + OWN, 2, 0);
+            let before = hits();
+            walk(machine, trace, MAX_FRAMES);
+            machine.truth.truncate(machine.truth.len() - 2);
+            hits() - before
+        };
+        for round in 0..3 {
+            for function in [0, 1, 8] {
+                assert_eq!(turn(&mut machine, &mut trace, function), usize::from(round > 0));
+            }
+        }
+        // The same registers above another frame.
+        machine.truth.truncate(15);
+        for _ in 0..6 {
+            let pc = Machine::pc(0, 1);
+            machine.call_at(pc, 0, 0);
+        }
+        assert_eq!(turn(&mut machine, &mut trace, 0), 0);
+        assert_eq!(turn(&mut machine, &mut trace, 0), 1);
+        trace.forget_counts();
+        assert_eq!(turn(&mut machine, &mut trace, 0), 0);
     }
 
     /// Calls, returns and jumps out of many frames at once at random, walking now and then: a walk that remembers finds
@@ -452,6 +560,7 @@ mod tests {
                 }
             }
         }
+        assert!(hits() > 100, "{}", hits());
     }
 
     /// The saved frame pointer tells two stacks apart whose return addresses look the same.

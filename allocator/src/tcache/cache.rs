@@ -224,8 +224,14 @@ impl Cache {
         self.shelves.take(class, arena)
     }
 
-    /// Keeps the region of a block that was sampled, of a slab of the arena; false when the cache keeps none.
-    #[inline]
+    /// A region that the thread keeps for a block that is sampled.
+    #[inline(always)]
+    pub(crate) fn kept_for_sample(&self, class: usize) -> Option<*mut u8> {
+        self.shelves.kept(class)
+    }
+
+    /// Keeps the region of a block that was sampled; false when the cache keeps none. `arena`: the thread's.
+    #[inline(always)]
     pub(crate) fn free_sampled(&self, class: usize, block: BlockPtr, arena: &Arena) -> bool {
         self.shelves.put(class, block, arena)
     }

@@ -1,7 +1,7 @@
 //! Regions for sampled blocks that a thread keeps, so that a sample and its end seldom take the lock of a bin.
 //!
 //! ```text
-//!   Shelf, a cache line each ┌ count, idle │ blocks[0 .. count], oldest first │ … ┐
+//!   Shelf, two cache lines each ┌ count, idle │ blocks[0 .. count], oldest first │ … ┐
 //! ```
 //!
 //! The regions lie in slabs of sampled blocks only. An empty shelf takes half of what it holds at most from the bin, a
@@ -18,8 +18,8 @@ use crate::prim::{AtomicPtr, AtomicU32, Ordering};
 use crate::ptr::BlockPtr;
 use crate::sizeclass::{NBINS, size_of_index};
 
-/// Regions that fit beside their count into a cache line.
-const PLACES: usize = 7;
+/// Regions that fit beside their count into two cache lines.
+const PLACES: usize = 15;
 /// Bytes of a class that are kept at most, if that is more than one region.
 const MOST_BYTES: usize = 4096;
 
@@ -51,6 +51,12 @@ impl Shelves {
         self.0.get().get(class)
     }
 
+    /// A region of a small class from the shelf.
+    #[inline(always)]
+    pub(super) fn kept(&self, class: usize) -> Option<*mut u8> {
+        self.row(class)?.pop()
+    }
+
     /// A region of a small class, from the shelf or from the arena.
     #[inline]
     pub(super) fn take(&self, class: usize, arena: &Arena) -> Option<*mut u8> {
@@ -76,8 +82,8 @@ impl Shelves {
         arena.alloc_sampled(class)
     }
 
-    /// Keeps a region of a small class, which is the arena's; false when there are no shelves.
-    #[inline]
+    /// Keeps a region of a small class; false when there are no shelves. `arena`: the thread's.
+    #[inline(always)]
     pub(super) fn put(&self, class: usize, block: BlockPtr, arena: &Arena) -> bool {
         let Some(row) = self.row(class) else { return false };
         if row.len() >= most(class) {
@@ -157,7 +163,7 @@ impl Shelf {
         let count = count.min(self.len());
         if count != 0 {
             let foreign = arena.put_sampled(class, self.blocks.get(..count).unwrap_or(&[]));
-            // Of an arena that the thread was bound to before.
+            // Of other arenas: other threads allocated them, or this one when it was bound to another.
             for place in self.blocks.iter().take(foreign) {
                 let block = place.load(Ordering::Relaxed);
                 if let Some(slab) = extent_of(class, block)
