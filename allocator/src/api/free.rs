@@ -91,7 +91,8 @@ fn free_own(ptr: *mut u8) -> bool {
         let sampled = extent.is_sampled();
         end_sample(slot, block, extent, usable);
         // Of one that is no sample the cache was asked before.
-        if !(sampled && slot.cache.large.put(extent, arena)) && !free_own_large(block, extent, usable, arena) {
+        let kept = sampled && slot.cache.large.put(extent, arena);
+        if !kept && !free_own_large(block, extent, usable, arena) {
             return false;
         }
     }
