@@ -149,7 +149,7 @@ impl Session<'_> {
         }
         out.flush()?;
         match result {
-            Err(Stop::Error(text) | Stop::Die(text)) => {
+            Err(Stop::Error(text) | Stop::NoProfile(text) | Stop::Die(text)) => {
                 say(format_args!("{text}"));
                 Ok(true)
             }

@@ -50,7 +50,7 @@ pub fn run(arguments: Vec<OsString>) -> u8 {
             say(format_args!("{message}\n\n{}\nFATAL ERROR: {message}\n", usage::USAGE));
             1
         }
-        Err(Stop::Error(message)) => {
+        Err(Stop::Error(message) | Stop::NoProfile(message)) => {
             say(format_args!("{message}{advice}"));
             1
         }

@@ -3,7 +3,7 @@
 //! | kind | exit code | closing advice about fetched profiles |
 //! |---|---|---|
 //! | `usage` | 1 | no; the usage text stands around the message |
-//! | `error` | 1 | yes |
+//! | `error`, `no profile` | 1 | yes |
 //! | `die` | 255 | no |
 //! | `quiet` | as given | yes |
 //!
@@ -17,6 +17,8 @@ use std::io;
 pub enum Stop {
     Usage(String),
     Error(String),
+    /// What was read is no profile of the kind that was looked for.
+    NoProfile(String),
     Die(String),
     Quiet(u8),
     /// Nobody reads stdout any more.

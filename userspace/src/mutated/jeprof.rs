@@ -102,7 +102,7 @@ impl Drop for Written {
 fn names_the_file(result: Result<(), Stop>, file: &Written) {
     match result {
         Ok(()) => {}
-        Err(Stop::Error(text) | Stop::Die(text)) => {
+        Err(Stop::Error(text) | Stop::NoProfile(text) | Stop::Die(text)) => {
             let known = ["Profile is empty.", "Threaded heap profiles require"];
             let is_said =
                 text.contains(&*file.0.to_string_lossy()) || known.iter().any(|known| text.starts_with(known));

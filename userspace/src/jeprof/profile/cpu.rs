@@ -29,12 +29,12 @@ pub fn read(source: Source<'_>, context: &mut Context<'_>) -> Result<Profile> {
     let (input, offset) = rest_of(source);
     let mut words = Words::new(input, offset, name)?;
     context.width = words.width;
-    let named = |what: &str| Stop::error(format!("{}: {what}\n", name.display()));
+    let named = |what: &str| format!("{}: {what}\n", name.display());
     let [zero, header_words] = words.first;
     if zero != 0 {
-        return Err(named("not a profile file, or old format profile file"));
+        return Err(Stop::NoProfile(named("not a profile file, or old format profile file")));
     }
-    let corrupted = || named("not a profile file, or corrupted profile file");
+    let corrupted = || Stop::NoProfile(named("not a profile file, or corrupted profile file"));
     let mut next = || words.next();
     let version = next()?.ok_or_else(corrupted)?;
     let period = next()?.ok_or_else(corrupted)?;
@@ -55,7 +55,7 @@ pub fn read(source: Source<'_>, context: &mut Context<'_>) -> Result<Profile> {
             let slot = words.slots;
             let at = words.position();
             say(format_args!("At index {slot} (address 0{at:o}):\n"));
-            return Err(named("stack trace depth >= 2**32"));
+            return Err(Stop::error(named("stack trace depth >= 2**32")));
         }
         ids.clear();
         for at in 0..depth {
@@ -91,7 +91,7 @@ struct Words<'a, R> {
 
 impl<'a, R: BufRead> Words<'a, R> {
     fn new(mut input: R, offset: u64, name: &'a Path) -> Result<Words<'a, R>> {
-        let failed = |limit: u32| Stop::error(format!("{}: header size >= 2**{limit}\n", name.display()));
+        let failed = |limit: u32| Stop::NoProfile(format!("{}: header size >= 2**{limit}\n", name.display()));
         let mut half = |limit| {
             let mut bytes = [0; 8];
             input.read_exact(&mut bytes).map(|()| bytes).map_err(|_| failed(limit))

@@ -145,11 +145,11 @@ pub fn read(path: &Path, context: &mut Context<'_>) -> Result<Profile> {
 
 /// Says of a file that was read as a CPU profile, for want of a word that names another kind, what it is instead.
 fn of_no_kind(stop: Stop, path: &Path, line: &[u8]) -> Stop {
-    let Stop::Error(message) = stop else { return stop };
-    let is_cpu = line.is_empty() && !message.contains("header size") && !message.contains("not a profile file");
-    if is_cpu {
-        return Stop::Error(message);
-    }
+    let message = match stop {
+        Stop::NoProfile(message) => message,
+        Stop::Error(message) if !line.is_empty() => message,
+        other => return other,
+    };
     let is_empty = fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == 0);
     let what = match () {
         () if is_empty => "the file is empty".to_owned(),
