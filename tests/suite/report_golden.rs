@@ -189,6 +189,9 @@ fn losses_notes_and_unnamed_addresses_are_on_stderr() {
     ] {
         assert!(ended.stderr.contains(text), "{text:?} is missing in {}", ended.stderr);
     }
+    let path = heap.to_str().expect("a UTF-8 path");
+    let summed = report(&[path, path]).ok();
+    assert!(summed.stderr.contains("a.heap: allocated before attach"), "{}", summed.stderr);
 }
 
 #[test]

@@ -42,8 +42,12 @@ pub(super) fn load_files(inputs: &[PathBuf], args: &SourceArgs) -> Result<Loaded
     let (program, files) = split(inputs)?;
     let sources = sources(args, program)?;
     let mut profile = read(&files[0])?;
+    if files.len() > 1 {
+        profile.name_notes(&file_name(&files[0]));
+    }
     for path in &files[1..] {
-        let other = read(path)?;
+        let mut other = read(path)?;
+        other.name_notes(&file_name(path));
         same_kind(&profile, &other, path)?;
         profile.merge(&other);
     }

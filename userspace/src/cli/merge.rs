@@ -36,6 +36,9 @@ pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
         let mut labels = vec![("process".to_owned(), process(&profile, &path))];
         labels.extend(host.map(|host| ("host".to_owned(), host)));
         profile.label_all(&labels);
+        if args.inputs.len() > 1 {
+            profile.name_notes(&path.display().to_string());
+        }
         merged.merge(&profile);
     }
     check_heap(&merged, format)?;

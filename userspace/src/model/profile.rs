@@ -236,6 +236,13 @@ impl Profile {
         }
     }
 
+    /// Puts the name of the profile's file before each note.
+    pub fn name_notes(&mut self, file: &str) {
+        for note in &mut self.notes {
+            *note = format!("{file}: {note}");
+        }
+    }
+
     /// Sets one setting of the allocator or of the recording; the last value stays.
     pub fn set_configuration(&mut self, key: impl Into<String>, value: impl Into<String>) {
         let (key, value) = (key.into(), value.into());
