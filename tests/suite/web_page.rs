@@ -1,5 +1,6 @@
 //! `jeprobe web`: what the page shows and does in a browser, and what the server refuses.
 
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 
 use jeprobe_tests::browser::{self, Browser};
@@ -398,9 +399,21 @@ fn strangers_are_refused() {
     let absolute = format!("GET http://evil.example{root} HTTP/1.1\r\nHost: {own}\r\nConnection: close\r\n\r\n");
     assert_eq!(http::send(port, absolute.as_bytes()).map(|answer| answer.status), Some(403));
 
-    // Who comes when every connection is taken is told so, and served when there is room again.
+    // Strangers that hold every connection make room.
     let connect = |_| std::net::TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    let idle: Vec<_> = (0..64).map(connect).collect();
+    let strangers: Vec<_> = (0..100).map(connect).collect();
+    assert_eq!(status(&root, &own, ""), Some(200));
+    // Who comes when every connection is the page's is told so, and served when there is room again.
+    let known = |number| {
+        let mut stream = connect(number);
+        write!(stream, "GET {root} HTTP/1.1\r\nHost: {own}\r\n\r\n").expect("sent");
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).expect("an answer");
+        assert_eq!(&first, b"HTTP/1.1 200");
+        stream
+    };
+    let idle: Vec<_> = (0..64).map(known).collect();
+    drop(strangers);
     let crowded = http::get(port, &root, &own, "").expect("an answer");
     assert_eq!((crowded.status, crowded.header("retry-after")), (503, Some("10")));
     drop(idle);

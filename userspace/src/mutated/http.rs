@@ -58,7 +58,7 @@ fn damaged_requests_are_answered_or_end_the_connection() {
                 let _reset = browser.read_to_end(&mut answer).await;
                 answer
             };
-            tokio::join!(asked, connection(server, app.clone(), "secret".into(), 7000)).0
+            tokio::join!(asked, connection(server, app.clone(), "secret".into(), 7000, Arc::default())).0
         })
     };
     for path in [

@@ -1,13 +1,16 @@
 //! The server: HTTP/1.1 on the loopback address, answers from [`App`].
 //!
 //! Every request is checked by `guard` before anything else. Only GET and HEAD, no bodies; heads of at most 16 KiB that come
-//! within ten seconds; a bounded number of connections; answers are made off the network's thread.
+//! within ten seconds; a bounded number of connections, of which one that has not shown the token makes room for the next;
+//! answers are made off the network's thread.
 #![forbid(unsafe_code)]
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{io, pin::pin};
 
@@ -22,6 +25,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use super::app::{Answer, App};
 use super::guard::{self, Asker, HEADERS};
@@ -33,6 +37,20 @@ const CONNECTIONS: usize = 64;
 const TURN_AWAY_WITHIN: Duration = Duration::from_secs(1);
 /// A refused accept (too many open files) is tried again after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection that is open.
+struct Guest {
+    /// Has shown the token. Only a hint to the one that accepts, so `Relaxed`: nothing is published with it.
+    is_known: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
+/// Ends the oldest connection that has not shown the token, so that strangers cannot keep the page's own ones out.
+fn make_room(guests: &mut VecDeque<Guest>) -> bool {
+    let stranger = guests.iter().position(|guest| !guest.is_known.load(Ordering::Relaxed));
+    let guest = stranger.and_then(|at| guests.remove(at));
+    guest.as_ref().inspect(|guest| guest.task.abort()).is_some()
+}
 
 /// A port and the token that requests must know.
 #[derive(Debug)]
@@ -61,6 +79,7 @@ impl Server {
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         let turned_away = Arc::new(Semaphore::new(CONNECTIONS));
         let mut stop = pin!(stop);
+        let mut guests = VecDeque::new();
         loop {
             let accepted = tokio::select! {
                 () = &mut stop => return,
@@ -70,7 +89,12 @@ impl Server {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let Ok(permit) = room.clone().try_acquire_owned() else {
+            guests.retain(|guest: &Guest| !guest.task.is_finished());
+            let mut permit = room.clone().try_acquire_owned().ok();
+            if permit.is_none() && make_room(&mut guests) {
+                permit = room.clone().acquire_owned().await.ok();
+            }
+            let Some(permit) = permit else {
                 if let Ok(permit) = turned_away.clone().try_acquire_owned() {
                     tokio::spawn(async move {
                         turn_away(stream).await;
@@ -80,17 +104,27 @@ impl Server {
                 continue;
             };
             let (app, token) = (app.clone(), token.clone());
-            tokio::spawn(async move {
-                connection(stream, app, token, port).await;
+            let is_known = Arc::<AtomicBool>::default();
+            let known = is_known.clone();
+            let task = tokio::spawn(async move {
+                connection(stream, app, token, port, known).await;
                 drop(permit);
             });
+            guests.push_back(Guest { is_known, task: task.abort_handle() });
         }
     }
 }
 
-/// Answers the requests of one connection until its end. A browser that goes away in the middle is no event.
-pub async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, app: Arc<App>, token: Arc<str>, port: u16) {
-    let service = service_fn(|request| answer(request, app.clone(), token.clone(), port));
+/// Answers the requests of one connection until its end. A browser that goes away in the middle is no event. `is_known`: set
+/// when it shows the token.
+pub async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    app: Arc<App>,
+    token: Arc<str>,
+    port: u16,
+    is_known: Arc<AtomicBool>,
+) {
+    let service = service_fn(|request| answer(request, app.clone(), token.clone(), port, is_known.clone()));
     let mut http = http1::Builder::new();
     http.max_buf_size(HEAD_MOST).timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
     let _ended = http.serve_connection(TokioIo::new(stream), service).await;
@@ -120,6 +154,7 @@ async fn answer(
     app: Arc<App>,
     token: Arc<str>,
     port: u16,
+    is_known: Arc<AtomicBool>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let asker = Asker {
@@ -141,6 +176,7 @@ async fn answer(
             true,
         ));
     };
+    is_known.store(true, Ordering::Relaxed);
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return Ok(respond(Answer::error(405, "only GET"), true));
     }
