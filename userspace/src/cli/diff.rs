@@ -25,7 +25,7 @@ pub fn run(args: &DiffArgs, term: &mut Term) -> Result<Outcome> {
     check(&args.print, format)?;
     let (old, Loaded { mut profile, sources, subject }) = load_two(&args.profile)?;
     let options = with_rows(options(&args.profile, &profile)?, &args.rows);
-    let options = Options { style: style(&args.print), ..options };
+    let options = Options { style: style(&args.print), all_edges: args.print.all_edges, ..options };
     let base = adopt(&mut profile, &old);
     // Overloads are told apart by address elsewhere, which differs from build to build.
     let symbols = by_full_name(&name_all(&profile, &sources));

@@ -26,7 +26,9 @@ const PAGE_ROWS: usize = 100;
 fn selected(selection: &Selection<'_>, options: &Options) -> Graph {
     let keyed = selection.keyed(options);
     let stacks = keyed.stacks.iter().map(|(stack, value)| (stack.as_slice(), *value));
-    graph::select(&keyed.keys, stacks, &options.limit.map_or_else(Limits::default, Limits::of))
+    let limits = options.limit.map_or_else(Limits::default, Limits::of);
+    let limits = if options.all_edges { limits.with_all_edges() } else { limits };
+    graph::select(&keyed.keys, stacks, &limits)
 }
 
 fn title(options: &Options, subject: &str) -> String {

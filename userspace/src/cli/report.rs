@@ -31,7 +31,7 @@ pub fn run(args: &ReportArgs, term: &mut Term) -> Result<Outcome> {
     check(&args.print, format)?;
     let Loaded { mut profile, sources, subject } = load(&args.profile)?;
     let options = with_rows(options(&args.profile, &profile)?, &args.rows);
-    let options = Options { style: style(&args.print), ..options };
+    let options = Options { style: style(&args.print), all_edges: args.print.all_edges, ..options };
     let base = match &args.base {
         None => Vec::new(),
         Some(path) => {

@@ -152,6 +152,9 @@ pub struct PrintArgs {
     /// Who places the boxes of a call graph as svg or pdf: this program, or dot of Graphviz.
     #[arg(long, value_enum, value_name = "WHO", default_value_t)]
     pub layout: Layout,
+    /// In call graphs, draw every call between the functions that are shown, however small.
+    #[arg(long)]
+    pub all_edges: bool,
     /// Colours in tables and trees; auto: on a terminal, unless NO_COLOR is set.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t)]
     pub color: Color,

@@ -47,6 +47,12 @@ impl Limits {
             Limits { nodecount, ..limits }
         }
     }
+
+    /// The same with every edge between the nodes that are shown.
+    #[must_use]
+    pub fn with_all_edges(self) -> Limits {
+        Limits { edgefraction: 0.0, maxdegree: usize::MAX, ..self }
+    }
 }
 
 /// jeprof's defaults.
@@ -269,6 +275,8 @@ mod tests {
             let stacks: [(&[usize], f64); 3] = [(&[0, 1, 2], 9990.0), (&[0, 3, 2], 5.0), (&[3, 2], 5.0)];
             let kept = graph(&stacks, &Limits::of(nodes));
             assert_eq!((kept.edges.len(), kept.dropped_edges), (edges, 4 - edges));
+            let all = graph(&stacks, &Limits { maxdegree: 0, ..Limits::of(nodes) }.with_all_edges());
+            assert_eq!((all.edges.len(), all.dropped_edges), (4, 0));
         }
     }
 

@@ -144,6 +144,8 @@ pub struct Options {
     pub style: Style,
     /// Rows printed at most; all when `None`.
     pub limit: Option<usize>,
+    /// In call graphs, every call between the functions that are shown.
+    pub all_edges: bool,
 }
 
 /// The four values of a stack, unbiased, indexed by [`Value`]: bytes in use, objects in use, bytes and objects allocated.

@@ -8,9 +8,16 @@
 use std::io::{self, ErrorKind, Write};
 
 use inferno::flamegraph::{self, Direction, Palette, color::BasicPalette};
+use unicode_width::UnicodeWidthChar as _;
 
 /// Pixels; wide enough for three nested C++ names.
 const WIDTH: usize = 1600;
+/// Left empty at each side, and within a frame beside its label.
+const MARGIN: f64 = 10.0;
+const PADDING: f64 = 6.0;
+const FONT_SIZE: u16 = 13;
+/// Of a letter, as part of the font's size; of a sign that takes two columns it is the whole size.
+const LETTER: f64 = 0.59;
 /// What the drawing library leaves empty and scripts fill in later, so that a viewer without scripts shows no name.
 const UNNAMED_ROOT: &str = "<title>all (";
 const NO_TEXT: &str = "\"></text>";
@@ -37,7 +44,8 @@ pub fn write(lines: &[String], flame: &Flame, mut out: impl Write) -> io::Result
     graph.subtitle = Some(flame.subtitle.clone());
     flame.unit.clone_into(&mut graph.count_name);
     graph.image_width = Some(WIDTH);
-    graph.font_size = 13;
+    graph.font_size = usize::from(FONT_SIZE);
+    graph.font_width = LETTER;
     graph.hash = true;
     graph.colors = Palette::Basic(BasicPalette::Mem);
     graph.deterministic = true;
@@ -45,6 +53,7 @@ pub fn write(lines: &[String], flame: &Flame, mut out: impl Write) -> io::Result
     let mut svg = Vec::new();
     flamegraph::from_lines(&mut graph, lines.iter().map(String::as_str), &mut svg)?;
     let svg = String::from_utf8(svg).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+    let svg = fit_wide(svg);
     // Later `all (` titles would be functions of that name, which have their text.
     let root = svg.find(UNNAMED_ROOT).and_then(|at| Some(at + svg[at..].find(NO_TEXT)?));
     match root {
@@ -55,6 +64,66 @@ pub fn write(lines: &[String], flame: &Flame, mut out: impl Write) -> io::Result
             out.write_all(&svg.as_bytes()[text..])
         }
         None => out.write_all(svg.as_bytes()),
+    }
+}
+
+/// Cuts labels with signs of double width (Chinese, Japanese, Korean) to their frames: the drawing library counts signs.
+fn fit_wide(svg: String) -> String {
+    const LABEL_END: &str = "</text></g>";
+    if svg.is_ascii() {
+        return svg;
+    }
+    let mut fitted = String::with_capacity(svg.len());
+    let mut rest = svg.as_str();
+    while let Some(end) = rest.find(LABEL_END) {
+        let (frame, after) = rest.split_at(end);
+        let label = frame.rfind('>').map_or(end, |at| at + 1);
+        fitted.push_str(&frame[..label]);
+        match frame_width(&frame[..label]).filter(|_| !frame[label..].is_ascii()) {
+            Some(percent) => {
+                let room = (WIDTH as f64 - 2.0 * MARGIN) * percent / 100.0 - PADDING;
+                fitted.push_str(&fit(&frame[label..], room));
+            }
+            None => fitted.push_str(&frame[label..]),
+        }
+        fitted.push_str(LABEL_END);
+        rest = &after[LABEL_END.len()..];
+    }
+    fitted.push_str(rest);
+    fitted
+}
+
+/// Of the last rectangle, in percent of the whole graph.
+fn frame_width(frame: &str) -> Option<f64> {
+    let rectangle = &frame[frame.rfind("<rect ")?..];
+    let width = &rectangle[rectangle.find(" width=\"")? + " width=\"".len()..];
+    width[..width.find("%\"")?].parse().ok()
+}
+
+/// As much of an escaped label as has room, in pixels; nothing when that is less than a sign and two dots.
+fn fit(label: &str, room: f64) -> String {
+    let size = f64::from(FONT_SIZE);
+    let width = |sign: char| if sign.width() == Some(2) { size } else { size * LETTER };
+    let dots = 2.0 * size * LETTER;
+    let (mut used, mut cut, mut is_escape) = (0.0, 0, false);
+    for (at, sign) in label.char_indices() {
+        // An escape, as `&lt;`, is one sign.
+        if is_escape {
+            is_escape = sign != ';';
+            continue;
+        }
+        is_escape = sign == '&';
+        if used + dots <= room {
+            cut = at;
+        }
+        used += width(sign);
+    }
+    if used <= room {
+        label.to_owned()
+    } else if cut == 0 {
+        String::new()
+    } else {
+        format!("{}..", label[..cut].trim_end_matches('.'))
     }
 }
 
@@ -100,6 +169,21 @@ mod tests {
                 assert!(svg.contains(&format!("\">{name}</text>")), "{name}: {svg}");
             }
         }
+    }
+
+    #[test]
+    fn signs_of_double_width_stay_in_their_frames() {
+        let name = "数据库连接池::获取<连接>对象实例方法";
+        let (wide, narrow) = (format!("main;{name} 60"), format!("main;{name};leaf 3"));
+        let svg = svg(&[&wide, &narrow, "main;other 937"], false);
+        let labels: Vec<&str> = svg.match_indices("</text>").map(|(end, _)| &svg[..end]).collect();
+        let label = labels.iter().filter_map(|text| text.rsplit('>').next()).find(|label| label.contains('数'));
+        // 63 of 1,000 are 99 pixels: six signs of 13, and two dots.
+        assert_eq!(label, Some("数据库连接池.."));
+        assert_eq!(super::fit("数&lt;据", 1000.0), "数&lt;据");
+        assert_eq!(super::fit("数据库", 37.0), "数..");
+        assert_eq!(super::fit("&lt;数据", 30.0), "&lt;..");
+        assert_eq!(super::fit("数据库", 20.0), "");
     }
 
     #[test]

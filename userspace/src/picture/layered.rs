@@ -7,7 +7,7 @@
 //! | step | method |
 //! |---|---|
 //! | cycles | depth first from the roots; an edge back to an open node is turned while layers are made |
-//! | layers | longest path from the roots, then each node to where its edges are shortest |
+//! | layers | longest path from the roots, then each node to where its edges are shortest; very wide ones are folded |
 //! | places | an edge has one in every layer that it passes, and one for its label: nothing is drawn over a box |
 //! | order | sweeps by mean place of neighbours, the one with the fewest crossings stays |
 //! | x | sweeps; in a layer the least squares to the mean x of neighbours under the distances needed (pooled violators) |
@@ -17,7 +17,7 @@
 //! are its centre, y grows downwards. The result depends on nothing but the input.
 #![forbid(unsafe_code)]
 
-use super::ranks::{back_edges, nearest, ranks};
+use super::ranks::{back_edges, fold, nearest, ranks};
 
 /// Between boxes of a layer, between passing edges, between layers, between parts.
 const BOX_GAP: f64 = 18.0;
@@ -31,6 +31,9 @@ const ROOM_MOST: f64 = 900.0;
 const SWEEPS: usize = 24;
 const SWEEPS_LARGE: usize = 6;
 const LARGE: usize = 20_000;
+/// Boxes of a layer at most, by the square root of all: what is much wider than high can neither be seen nor printed whole. Fewer
+/// would make more layers, and more edges that pass them.
+const WIDEST_OF_ROOT: usize = 4;
 /// Places for passing edges of one part; where there would be more, edges over many layers are drawn straight instead.
 const PASSING_MOST: usize = 100_000;
 const STRAIGHT_FROM: usize = 12;
@@ -212,7 +215,11 @@ impl Part {
             })
             .collect();
         let step = if doubled { 2 } else { 1 };
-        let ranks: Vec<usize> = ranks(members.len(), &down).into_iter().map(|rank| rank * step).collect();
+        let mut ranks = ranks(members.len(), &down);
+        fold(&mut ranks, &down, WIDEST_OF_ROOT * members.len().isqrt().max(1));
+        for rank in &mut ranks {
+            *rank *= step;
+        }
         let loops = |at: usize| edges.iter().zip(&ends).find(|(_, ends)| **ends == (at, at)).map(|(&edge, _)| edge);
         let places = members.iter().enumerate().map(|(at, &member)| {
             // A loop is drawn at the right of its box, its label beside it: both sides grow, so that the centre stays.

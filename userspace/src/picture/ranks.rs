@@ -85,6 +85,28 @@ pub(super) fn ranks(nodes: usize, edges: &[(usize, usize, f64)]) -> Vec<usize> {
     rank.iter().map(|rank| rank - least).collect()
 }
 
+/// Makes several layers of each that has more than `most` nodes, those without edges downwards first, so that few edges pass.
+pub(super) fn fold(ranks: &mut [usize], edges: &[(usize, usize, f64)], most: usize) {
+    let mut leads_down = vec![false; ranks.len()];
+    for &(from, ..) in edges {
+        leads_down[from] = true;
+    }
+    let mut layers: Vec<Vec<usize>> = vec![Vec::new(); ranks.iter().max().map_or(0, |rank| rank + 1)];
+    for (node, &rank) in ranks.iter().enumerate() {
+        layers[rank].push(node);
+    }
+    let mut first = 0;
+    for mut nodes in layers {
+        nodes.sort_by_key(|&node| leads_down[node]);
+        let pieces = nodes.len().div_ceil(most).max(1);
+        let size = nodes.len().div_ceil(pieces).max(1);
+        for (at, node) in nodes.into_iter().enumerate() {
+            ranks[node] = first + at / size;
+        }
+        first += pieces;
+    }
+}
+
 /// Numbers nearest to those wanted, by weighted squares, that are at least `distances` apart.
 pub(super) fn nearest(wanted: &[(f64, f64)], distances: &[f64]) -> Vec<f64> {
     // Shifted by the distances before it, a number must only not be less than the one before: pool what is.
@@ -111,7 +133,7 @@ pub(super) fn nearest(wanted: &[(f64, f64)], distances: &[f64]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{back_edges, nearest, ranks};
+    use super::{back_edges, fold, nearest, ranks};
 
     #[test]
     fn one_edge_of_each_cycle_is_turned() {
@@ -123,6 +145,15 @@ mod tests {
     fn nodes_are_near_their_callees_and_edges_lead_down() {
         assert_eq!(ranks(4, &[(0, 1, 1.0), (1, 2, 1.0), (3, 2, 1.0)]), [0, 1, 2, 1]);
         assert!(ranks(0, &[]).is_empty());
+    }
+
+    #[test]
+    fn wide_layers_are_folded_and_edges_still_lead_down() {
+        let edges = [(0, 1, 1.0), (0, 2, 1.0), (0, 3, 1.0), (1, 4, 1.0)];
+        let mut layers = ranks(5, &edges);
+        fold(&mut layers, &edges, 2);
+        assert_eq!(layers, [0, 2, 1, 1, 3]);
+        assert!(edges.iter().all(|&(from, to, _)| layers[from] < layers[to]));
     }
 
     #[test]
