@@ -80,11 +80,13 @@ impl Frame {
     }
 }
 
-/// What is known of one address during a walk.
+/// What is known of one address during a walk. Small and without a pointer: it is looked at for every frame of every stack.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent answers about one address")]
 struct Place {
-    frames: Vec<u32>,
+    /// Its frames have the numbers `first..end`.
+    first: u32,
+    end: u32,
     in_allocator: bool,
     named_allocator: bool,
     is_code: bool,
@@ -126,7 +128,7 @@ impl Selection<'_> {
             }
             frames.clear();
             for place in user.iter().map(at).filter(|place| place.is_code) {
-                frames.extend_from_slice(&place.frames);
+                frames.extend(place.first..place.end);
             }
             each(&Stack { id, frames: &frames, numbers: self.numbers(id) }, &places.frames)?;
         }
@@ -228,7 +230,8 @@ impl Places<'_> {
             }
         }
         let place = Place {
-            frames: (first as u32..self.frames.len() as u32).collect(),
+            first: first as u32,
+            end: self.frames.len() as u32,
             in_allocator: site.is_some_and(|site| site.is_allocator),
             named_allocator: site.is_some_and(is_allocator_function),
             is_code: avma < END_OF_CODE,
