@@ -1,6 +1,7 @@
 //! The cache of names: what is printed is the same without it, while it fills, from it, and when it is damaged.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jeprobe_tests::{Ended, Run, TempDir, artefact};
@@ -95,6 +96,20 @@ fn without_a_place_for_it_nothing_is_said() {
         same(&format!("HOME={home}"), &at_home(Path::new(home), &args), &without);
     }
     same("no directory", &jeprof(Path::new("/proc/nowhere"), "report", &args), &without);
+}
+
+#[test]
+fn a_place_that_others_may_write_to_is_told_once_and_not_used() {
+    let cache = TempDir::new("names-cache");
+    let args = ["--text", "./cpp", "cpp.heap"];
+    let without = jeprof(Path::new(""), "report", &args);
+    fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o777)).expect("our own directory");
+    let told = |ended: &Ended| ended.stderr.lines().filter(|line| line.contains("others may write to it")).count();
+    let open = jeprof(cache.path(), "report", &args);
+    assert_eq!((&open.stdout, told(&open)), (&without.stdout, 1), "{open}");
+    let reported = report(cache.path(), "report", &["./cpp", "cpp.heap"]).ok();
+    assert_eq!(told(&reported), 1, "{reported}");
+    assert!(files(cache.path()).is_empty());
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! *shortens in place* while it is mapped ends this process with SIGBUS, as it does with every tool that maps files;
 //! linkers and package managers replace files instead.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -28,8 +29,16 @@ impl Bytes {
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(Error::NotElf { path: path.to_owned(), reason: "not a regular file".into() });
         }
+        Bytes::of_file(&file).map_err(failed)
+    }
+
+    /// Of an open regular file.
+    pub(crate) fn of_file(file: &File) -> io::Result<Bytes> {
+        if file.metadata()?.len() == 0 {
+            return Ok(Bytes::Unpacked(Vec::new()));
+        }
         // SAFETY: the mapping is private and never written through; see the header about files that shrink.
-        let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+        let map = unsafe { Mmap::map(file) }?;
         Ok(Bytes::Mapped(map))
     }
 }

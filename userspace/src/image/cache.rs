@@ -2,6 +2,7 @@
 //!
 //! - A file of another user, or one that others may write, is passed over and replaced, with one warning.
 //! - Written beside and renamed, so readers see whole files; of two writers at a time the last one's answers stay.
+//! - A directory of another user, or that others may write to: no cache, with one warning.
 //! - No directory, or none that may be written: no cache, in silence.
 //!
 //! The directory holds at most [`MOST_BYTES`], each file [`MOST_FILE_BYTES`]; what was not used longest goes first.
@@ -9,16 +10,18 @@
 
 use std::env;
 use std::fs::{self, DirBuilder, Metadata, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use super::bytes::Bytes;
+
 /// Everything in the directory together: 256 MiB, names of some two million addresses.
 const MOST_BYTES: u64 = 256 << 20;
-/// 64 MiB: it is read as a whole.
+/// 64 MiB: it is checked as a whole.
 pub(super) const MOST_FILE_BYTES: u64 = 64 << 20;
 /// A file that is used gets a new time when its own is older.
 const FRESH: Duration = Duration::from_hours(24);
@@ -32,12 +35,14 @@ const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
 pub struct Cache {
     pub(super) directory: PathBuf,
     most_bytes: u64,
+    /// Nothing is read from it or written into it otherwise.
+    is_usable: bool,
     warning: OnceLock<String>,
 }
 
 impl Cache {
     /// `JEPROBE_CACHE_DIR`, else `jeprobe` in `XDG_CACHE_HOME` or `~/.cache`. `None` when `JEPROBE_CACHE_DIR` is empty, or when
-    /// the directory is not this user's own or cannot be made.
+    /// the directory cannot be made.
     pub fn of_user() -> Option<Arc<Cache>> {
         let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         match env::var_os("JEPROBE_CACHE_DIR") {
@@ -55,14 +60,21 @@ impl Cache {
         if !directory.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(&directory).ok()?;
         }
-        let is_usable = fs::metadata(&directory).is_ok_and(|meta| meta.is_dir() && is_own(&meta));
-        is_usable.then(|| Arc::new(Cache { directory, most_bytes: MOST_BYTES, warning: OnceLock::new() }))
+        let meta = fs::metadata(&directory).ok()?;
+        let cache = Cache { directory, most_bytes: MOST_BYTES, is_usable: is_own(&meta), warning: OnceLock::new() };
+        if !cache.is_usable {
+            cache.warning.get_or_init(|| {
+                let directory = cache.directory.display();
+                format!("{directory} is another user's, or others may write to it; names are not kept there")
+            });
+        }
+        Some(Arc::new(cache))
     }
 
     /// The same with another limit.
     #[cfg(test)]
     pub(super) fn of_size(directory: PathBuf, most_bytes: u64) -> Arc<Cache> {
-        Arc::new(Cache { directory, most_bytes, warning: OnceLock::new() })
+        Arc::new(Cache { directory, most_bytes, is_usable: true, warning: OnceLock::new() })
     }
 
     /// What is to be said of files that were passed over.
@@ -74,8 +86,11 @@ impl Cache {
         self.warning.get_or_init(|| format!("{} {what}; it is not used and made anew", path.display()));
     }
 
-    /// Reads a file of this user; `None` when there is none.
-    pub(super) fn read(&self, path: &Path) -> Option<Vec<u8>> {
+    /// Maps a file of this user, which no one changes in place; `None` when there is none.
+    pub(super) fn read(&self, path: &Path) -> Option<Bytes> {
+        if !self.is_usable {
+            return None;
+        }
         let file = match OpenOptions::new().read(true).custom_flags(NO_FOLLOW | libc::O_NONBLOCK).open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -93,8 +108,7 @@ impl Cache {
             self.warn(path, "is too large");
             return None;
         }
-        let mut bytes = Vec::with_capacity(meta.len() as usize);
-        (&file).take(MOST_FILE_BYTES).read_to_end(&mut bytes).ok()?;
+        let bytes = Bytes::of_file(&file).ok()?;
         let now = SystemTime::now();
         if meta.modified().ok().and_then(|time| now.duration_since(time).ok()).is_some_and(|age| age > FRESH) {
             let _without_a_new_time_it_goes_earlier = file.set_modified(now);
@@ -105,6 +119,9 @@ impl Cache {
     /// Puts a file in place, and throws out the oldest beyond the limit. Failures are no loss but of time.
     pub(super) fn write(&self, path: &Path, bytes: &[u8]) {
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        if !self.is_usable {
+            return;
+        }
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let beside = self.directory.join(format!(".{}-{number}.part", std::process::id()));
         let mut options = OpenOptions::new();

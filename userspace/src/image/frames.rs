@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::dwarf::{Found, Reading, Session};
 use super::elf::{Elf, Section};
@@ -17,7 +18,7 @@ use super::symtab::{FunctionIndex, FunctionSymbol};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFrame {
     /// Demangled; `None` is printed `??`.
-    pub function: Option<String>,
+    pub function: Option<Arc<str>>,
     /// `None` is printed `??`.
     pub file: Option<String>,
     /// `None` is printed `?`.
@@ -138,7 +139,7 @@ impl Naming {
         let Some(innermost) = self.innermost(place) else { return Vec::new() };
         let discriminator = innermost.discriminator;
         let frame = |name: Option<String>, file, line: u32| SourceFrame {
-            function: name.filter(|name| !name.is_empty()).map(|name| String::from(&*shown.of_binutils(&name))),
+            function: name.filter(|name| !name.is_empty()).map(|name| shown.of_binutils(&name)),
             file,
             line: (line != 0).then_some(line),
             discriminator,

@@ -14,7 +14,7 @@
 //! Kept is what the tables say ([`Place`]) by linker name; which name is chosen is decided anew in every run, so no answer
 //! differs from one that was computed. How a linker name is shown depends on nothing else, and stands beside it.
 //!
-//! A file is read as a whole and checked before any of it is used.
+//! A file is mapped, and checked as a whole before any of it is used.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,6 +23,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::bytes::Bytes;
 use super::dwarf::{Found, Line, Link};
 use super::frames::Place;
 use super::routines::{Linked, Placed};
@@ -60,7 +61,7 @@ pub(super) struct Damaged;
 /// A file that was read and checked.
 #[derive(Debug)]
 pub(super) struct Kept {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     pub(super) evidence: Vec<(PathBuf, Stamp)>,
     pub(super) traits: Traits,
     shown: Arc<Shown>,
@@ -77,7 +78,7 @@ pub(super) struct Kept {
 impl Kept {
     /// `Ok(None)`: of another version, or of another image with the same digest. `shown` gets to know how the names are shown
     /// that are asked for.
-    pub(super) fn new(bytes: Vec<u8>, identity: &[u8], shown: &Arc<Shown>) -> Result<Option<Kept>, Damaged> {
+    pub(super) fn new(bytes: Bytes, identity: &[u8], shown: &Arc<Shown>) -> Result<Option<Kept>, Damaged> {
         let mut from = Decoder { bytes: &bytes, at: 0 };
         if from.take(MAGIC.len()).ok_or(Damaged)? != MAGIC {
             return Err(Damaged);
@@ -119,7 +120,7 @@ impl Kept {
             from.take(count.checked_mul(12)?)?;
             let records = from.at;
             Some(Some(Kept {
-                bytes: Vec::new(),
+                bytes: Bytes::Unpacked(Vec::new()),
                 evidence,
                 traits,
                 shown: shown.clone(),

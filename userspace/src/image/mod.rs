@@ -56,8 +56,8 @@ pub use error::Error;
 pub use frames::SourceFrame;
 use frames::{Naming, Place, Tables};
 use kept::{Known, Trait};
+pub use routines::{Called, Routine, Within};
 use routines::{Placed, Routines};
-pub use routines::{Routine, Within};
 use shown::Shown;
 use store::{Identity, Store};
 use symtab::{FunctionIndex, NearestIndex};
@@ -85,6 +85,15 @@ pub struct Image {
     cache: Option<Arc<Cache>>,
     store: OnceLock<Option<Store>>,
     witness: Arc<Witness>,
+}
+
+/// What jeprof asks of one of ascending addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Innermost inlined call first; empty when nothing is known.
+    pub frames: Vec<SourceFrame>,
+    /// `None`: it lies before the end of the last routine that was given, and belongs to it.
+    pub routine: Option<Within<Called>>,
 }
 
 /// Debug information, and function symbols from elsewhere: of a debug file, or unpacked.
@@ -126,6 +135,13 @@ impl Image {
     #[must_use]
     pub fn with_cache(self, cache: Option<Arc<Cache>>) -> Image {
         Image { cache, ..self }
+    }
+
+    /// Writes what was found out into the cache, as dropping the image does.
+    pub fn save(&self) {
+        if let Some(Some(store)) = self.store.get() {
+            store.save();
+        }
     }
 
     /// The section named `.text`.
@@ -181,29 +197,42 @@ impl Image {
         self.nearest.get_or_init(|| NearestIndex::build(&self.elf)).find(&self.elf, address)
     }
 
-    /// The function that jeprof takes an address for, by nm's list, without building that list.
-    pub fn routine(&self, address: u64) -> Within {
-        let find = || self.routines().find(&self.elf, address);
-        let Some(store) = self.store() else { return find().named(&self.shown) };
-        if let Some(known) = store.get(address).routine {
-            return known.named(&self.shown);
-        }
-        let found: Placed = find();
-        store.put(address, Known { place: None, routine: Some(found.clone()) });
-        found.named(&self.shown)
-    }
-
-    /// [`Image::frames_of`] ascending addresses whose routines will be asked for: the table of those is built meanwhile.
-    pub fn frames_before_routines(&self, addresses: &[u64]) -> Vec<Vec<SourceFrame>> {
-        let is_known = |address| self.store().is_some_and(|store| store.get(address).routine.is_some());
-        if addresses.len() < MANY || is_known(addresses[0]) {
-            return self.frames_of(addresses);
-        }
+    /// [`Image::frames_of`] ascending addresses, and the function that jeprof takes each for, by nm's list, without building
+    /// that list.
+    pub fn answers(&self, addresses: &[u64]) -> Vec<Answer> {
+        let store = self.store();
+        let mut known: Vec<Known> = match store {
+            Some(store) => addresses.iter().map(|&address| store.get(address)).collect(),
+            None => vec![Known::default(); addresses.len()],
+        };
+        let builds_routines = known.len() >= MANY && known[0].routine.is_none();
         let (elf, routines) = (&*self.elf, &self.routines);
         thread::scope(|scope| {
-            scope.spawn(|| routines.get_or_init(|| Routines::build(elf)).prepare(elf));
-            self.frames_of(addresses)
-        })
+            if builds_routines {
+                scope.spawn(|| routines.get_or_init(|| Routines::build(elf)).prepare(elf));
+            }
+            self.find_places(addresses, &mut known);
+        });
+        let mut naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut end = None;
+        let answer = |(&address, known): (&u64, Known)| {
+            let frames = known.place.map_or_else(Vec::new, |place| naming.frames(&place, &self.shown));
+            if end.is_some_and(|end| address < end) {
+                return Answer { frames, routine: None };
+            }
+            let placed = known.routine.unwrap_or_else(|| {
+                let found: Placed = self.routines().find(&self.elf, address);
+                if let Some(store) = store {
+                    store.put(address, Known { place: None, routine: Some(found.clone()) });
+                }
+                found
+            });
+            if let Within::In(routine) = &placed {
+                end = Some(routine.end);
+            }
+            Answer { frames, routine: Some(placed.called(&self.shown)) }
+        };
+        addresses.iter().zip(known).map(answer).collect()
     }
 
     /// Whether there is a function `_fini` in nm's list as jeprof reads it.
@@ -265,17 +294,24 @@ impl Image {
 
     /// What is known of each address.
     fn places(&self, addresses: &[u64]) -> Vec<Place> {
+        let recalled = |&address: &u64| self.store().map(|store| store.get(address)).unwrap_or_default();
+        let mut known: Vec<Known> = addresses.iter().map(recalled).collect();
+        self.find_places(addresses, &mut known);
+        known.into_iter().map(|known| known.place.unwrap_or_default()).collect()
+    }
+
+    /// Looks up the places that are not `known`, which has what is known of each address.
+    fn find_places(&self, addresses: &[u64], known: &mut [Known]) {
         let mut opened = None;
-        let mut find = |address| opened.get_or_insert_with(|| self.tables()).place(address);
-        let Some(store) = self.store() else { return addresses.iter().map(|&address| find(address)).collect() };
-        let recalled = |&address: &u64| {
-            store.get(address).place.unwrap_or_else(|| {
-                let place = find(address);
-                store.put(address, Known { place: Some(place.clone()), routine: None });
-                place
-            })
-        };
-        addresses.iter().map(recalled).collect()
+        for (&address, known) in addresses.iter().zip(known) {
+            if known.place.is_none() {
+                let place = opened.get_or_insert_with(|| self.tables()).place(address);
+                if let Some(store) = self.store() {
+                    store.put(address, Known { place: Some(place.clone()), routine: None });
+                }
+                known.place = Some(place);
+            }
+        }
     }
 
     fn recalled(&self, which: Trait, find: impl FnOnce() -> bool) -> bool {

@@ -93,10 +93,8 @@ fn print(address: u64, frames: &[SourceFrame]) -> String {
             (Some(line), 0) => line.to_string(),
             (Some(line), discriminator) => format!("{line} (discriminator {discriminator})"),
         };
-        let unknown = || "??".to_owned();
-        let (function, file) = (frame.function.clone(), frame.file.clone());
-        let _infallible =
-            writeln!(text, "{}\n{}:{line}", function.unwrap_or_else(unknown), file.unwrap_or_else(unknown));
+        let (function, file) = (frame.function.as_deref(), frame.file.as_deref());
+        let _infallible = writeln!(text, "{}\n{}:{line}", function.unwrap_or("??"), file.unwrap_or("??"));
     }
     text
 }

@@ -17,7 +17,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::demangle::demangle;
 use super::elf::{Elf, Symbols};
@@ -59,23 +59,56 @@ pub(super) struct Linked {
 /// Where an address lies, by linker name.
 pub(super) type Placed = Within<Linked>;
 
-impl Linked {
-    fn name(&self, shown: &Shown) -> String {
-        let name = shown.of_binutils(&self.linker);
-        if self.is_bare { String::from(&*name) } else { format!("{name}<{:016x}>", self.start) }
+/// A routine whose name is not put together yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// Demangled, without the address behind it.
+    pub name: Arc<str>,
+    /// The name carries no address.
+    pub is_bare: bool,
+    pub start: u64,
+    pub end: u64,
+}
+
+impl Called {
+    /// The routine's name.
+    pub fn full(&self) -> Arc<str> {
+        const DIGITS: usize = 16;
+        if self.is_bare {
+            return self.name.clone();
+        }
+        let mut full = String::with_capacity(self.name.len() + DIGITS + 2);
+        full.push_str(&self.name);
+        full.push('<');
+        for at in (0..DIGITS).rev() {
+            let digit = (self.start >> (4 * at)) as u32 & 15;
+            full.push(char::from_digit(digit, 16).unwrap_or_default());
+        }
+        full.push('>');
+        full.into()
+    }
+}
+
+impl<R> Within<R> {
+    /// The same with something else for the routine.
+    pub fn map<S>(self, of: impl FnOnce(R) -> S) -> Within<S> {
+        match self {
+            Within::Nothing => Within::Nothing,
+            Within::In(routine) => Within::In(of(routine)),
+            Within::Behind => Within::Behind,
+        }
     }
 }
 
 impl Placed {
     /// The same with names for people.
-    pub(super) fn named(self, shown: &Shown) -> Within {
-        match self {
-            Within::Nothing => Within::Nothing,
-            Within::In(linked) => {
-                Within::In(Routine { name: linked.name(shown), start: linked.start, end: linked.end })
-            }
-            Within::Behind => Within::Behind,
-        }
+    pub(super) fn called(self, shown: &Shown) -> Within<Called> {
+        self.map(|Linked { linker, is_bare, start, end }| Called {
+            name: shown.of_binutils(&linker),
+            is_bare,
+            start,
+            end,
+        })
     }
 }
 
@@ -95,8 +128,9 @@ impl Routines {
     pub(super) fn build(elf: &Elf) -> Routines {
         for dynamic in [false, true] {
             let Some(symbols) = elf.symbols(dynamic) else { continue };
-            let mut sorted: Vec<(u64, u32)> =
-                defined(&symbols).filter(|(_, index)| !symbols.name_bytes(*index as usize).is_empty()).collect();
+            // Room that is not written to costs nothing; growing copies.
+            let mut sorted: Vec<(u64, u32)> = Vec::with_capacity(symbols.table.len());
+            sorted.extend(defined(&symbols).filter(|(_, index)| !symbols.name_bytes(*index as usize).is_empty()));
             if !sorted.is_empty() {
                 sorted.sort_unstable();
                 return Routines { sorted, dynamic, ..Routines::default() };

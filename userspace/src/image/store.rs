@@ -121,8 +121,8 @@ impl Store {
 
     /// Writes what is new, together with what was there. What does not fit into one file together is written without the
     /// latter, or not at all.
-    fn save(&mut self) {
-        let New { entries, mut traits } = std::mem::take(self.new.get_mut().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn save(&self) {
+        let New { entries, mut traits } = std::mem::take(&mut *self.new_ones());
         let Some(mut evidence) = self.witness.files() else { return };
         if entries.is_empty() && traits == Traits::default() {
             return;
@@ -308,7 +308,10 @@ mod tests {
         fill(&folder, 0..20);
         assert_eq!(open(&folder.cache(), &Arc::default()).get(3), known(3), "replaced");
         fs::set_permissions(folder.0.join("cache"), fs::Permissions::from_mode(0o777)).expect("our own directory");
-        assert!(Cache::at(folder.0.join("cache")).is_none());
+        let cache = folder.cache();
+        assert!(cache.warning().is_some_and(|text| text.contains("others may write")), "{:?}", cache.warning());
+        open(&cache, &Arc::default()).put(3, known(3));
+        assert_eq!(open(&cache, &Arc::default()).get(3), Known::default(), "nothing is read or written there");
         assert!(Cache::at("/proc/nowhere".into()).is_none());
     }
 

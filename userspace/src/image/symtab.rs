@@ -203,7 +203,7 @@ impl FunctionIndex {
             (None, Some(symbols)) => (true, symbols),
             (None, None) => return FunctionIndex::default(),
         };
-        let mut sorted = Vec::new();
+        let mut sorted = Vec::with_capacity(symbols.table.len());
         let (mut file, mut seen_symbol, mut file_after_symbol) = (0, false, false);
         for (index, symbol) in symbols.table.symbols().iter().enumerate().skip(1) {
             let kind = symbol.st_type();

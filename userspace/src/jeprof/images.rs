@@ -71,6 +71,11 @@ impl Images {
         self.opened.insert(path.to_owned(), image.clone());
         image
     }
+
+    /// Writes what was found out into the cache.
+    pub fn save(&self) {
+        self.opened.values().flatten().for_each(|image| image.save());
+    }
 }
 
 /// The file with the debugging information of `path`, when it is another one.

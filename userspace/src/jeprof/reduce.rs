@@ -8,7 +8,7 @@
 //! pair of addresses. Addresses above 7fffffffffffffff have no keys.
 #![forbid(unsafe_code)]
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -36,7 +36,7 @@ impl CallerIds {
 /// A profile as rows.
 #[derive(Debug, Default)]
 pub struct Rows {
-    pub keys: Vec<String>,
+    pub keys: Vec<Arc<str>>,
     /// Stacks of keys, youngest first, one behind the other; recursion not removed.
     frames: Vec<KeyId>,
     spans: Vec<(usize, f64)>,
@@ -85,7 +85,7 @@ struct Summing {
 }
 
 impl Summing {
-    fn add(&mut self, stack: &[KeyId], value: f64, keys: &[String]) {
+    fn add(&mut self, stack: &[KeyId], value: f64, keys: &[Arc<str>]) {
         let Summing { sums, last_seen, stacks } = self;
         *stacks += 1;
         if last_seen.len() < keys.len() {
@@ -122,8 +122,8 @@ struct Builder<'a> {
     options: &'a Options,
     callers: &'a mut CallerIds,
     overloads: Overloads,
-    keys: Vec<String>,
-    ids: FxHashMap<String, KeyId>,
+    keys: Vec<Arc<str>>,
+    ids: FxHashMap<Arc<str>, KeyId>,
     /// Keys of each address, once known; addresses with a callback runner are asked anew.
     known: Vec<Option<(u32, u32)>>,
     /// What `known` has the ranges of.
@@ -170,7 +170,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn key(&mut self, text: String) -> KeyId {
+    fn key(&mut self, text: Arc<str>) -> KeyId {
         if let Some(&key) = self.ids.get(&text) {
             return key;
         }
@@ -181,46 +181,47 @@ impl<'a> Builder<'a> {
     }
 
     /// Keys of an address, innermost function first; and whether they depend on the address before it.
-    fn texts(&mut self, address: u64, before: Option<PcId>) -> (Vec<String>, bool) {
+    fn texts(&mut self, address: u64, before: Option<PcId>) -> (Vec<Arc<str>>, bool) {
         if address > 0x7fff_ffff_ffff_ffff {
             return (Vec::new(), false);
         }
-        let bare = self.named.width.text(address);
+        let bare = || self.named.width.text(address);
         if truth(&self.options.disasm) || truth(&self.options.list) {
-            return (vec![bare], false);
+            return (vec![bare().into()], false);
         }
         let Some(names) = self.named.symbols.get(address) else {
-            return (vec![self.text(&bare, &bare, "")], false);
+            return (vec![self.text(bare, &bare().into(), "")], false);
         };
         let mut depends = false;
         let mut texts = Vec::with_capacity(names.len());
         for (at, name) in names.iter().enumerate().rev() {
             let mut function = self.overloads.name(&name.full, &name.short);
             if at > 0 {
-                function.push_str(" (inline)");
+                function = format!("{function} (inline)").into();
             }
             if is_runner(&function) {
                 depends = true;
                 let caller = before.map_or(0, |id| self.named.pcs.address(id));
-                function = format!("Run#{}", self.callers.of(caller));
+                function = format!("Run#{}", self.callers.of(caller)).into();
             }
-            texts.push(self.text(&bare, &function, &name.line));
+            texts.push(self.text(bare, &function, &name.line));
         }
         (texts, depends)
     }
 
-    fn text(&self, bare: &str, function: &str, line: &str) -> String {
+    /// `bare`: the address alone.
+    fn text(&self, bare: impl Fn() -> String, function: &Arc<str>, line: &str) -> Arc<str> {
         let options = self.options;
         if options.addresses {
-            format!("{bare} {function} {line}")
+            format!("{} {function} {line}", bare()).into()
         } else if options.lines {
-            if function == "??" && line == "??:0" { bare.to_owned() } else { format!("{function} {line}") }
+            if &**function == "??" && line == "??:0" { bare().into() } else { format!("{function} {line}").into() }
         } else if options.functions {
-            if function == "??" { bare } else { function }.to_owned()
+            if &**function == "??" { bare().into() } else { function.clone() }
         } else if options.files {
-            if line == "??:0" || line.is_empty() { bare } else { without_line(line) }.to_owned()
+            if line == "??:0" || line.is_empty() { bare().into() } else { without_line(line).into() }
         } else {
-            bare.to_owned()
+            bare().into()
         }
     }
 }
@@ -242,15 +243,15 @@ fn without_line(text: &str) -> &str {
 /// Short names that several functions share, told apart by what stands behind them.
 struct Overloads {
     /// By complete name.
-    names: FxHashMap<Rc<str>, String>,
+    names: FxHashMap<Arc<str>, Arc<str>>,
 }
 
 impl Overloads {
     /// Only outermost functions are compared, and only those whose complete name ends in an address make a name shared;
     /// then all of that name get a mark.
     fn new(symbols: &Symbols) -> Overloads {
-        let mut first: FxHashMap<Rc<str>, Rc<str>> = FxHashMap::default();
-        let mut shared: FxHashSet<Rc<str>> = FxHashSet::default();
+        let mut first: FxHashMap<Arc<str>, Arc<str>> = FxHashMap::default();
+        let mut shared: FxHashSet<Arc<str>> = FxHashSet::default();
         for name in symbols.all().filter_map(<[_]>::first) {
             if !is_tagged(&name.full) {
                 continue;
@@ -263,14 +264,14 @@ impl Overloads {
         let mut names = FxHashMap::default();
         for name in symbols.all().filter_map(<[_]>::first).filter(|name| shared.contains(&name.short)) {
             if let Some(mark) = mark(&name.full) {
-                names.entry(name.full.clone()).or_insert_with(|| format!("{}@{mark}", name.short));
+                names.entry(name.full.clone()).or_insert_with(|| format!("{}@{mark}", name.short).into());
             }
         }
         Overloads { names }
     }
 
-    fn name(&self, full: &str, short: &Rc<str>) -> String {
-        self.names.get(full).cloned().unwrap_or_else(|| short.to_string())
+    fn name(&self, full: &str, short: &Arc<str>) -> Arc<str> {
+        self.names.get(full).unwrap_or(short).clone()
     }
 }
 
@@ -317,7 +318,7 @@ mod tests {
             .keys
             .iter()
             .enumerate()
-            .map(|(at, key)| (key.clone(), sums.flat[at].unwrap_or(0.0), sums.cumulative[at].unwrap_or(0.0)))
+            .map(|(at, key)| (key.to_string(), sums.flat[at].unwrap_or(0.0), sums.cumulative[at].unwrap_or(0.0)))
             .collect();
         list.sort_by(|a, b| a.0.cmp(&b.0));
         list

@@ -166,6 +166,9 @@ fn main(arguments: Vec<OsString>, out: &mut Output) -> Result<u8> {
     if let Some(warning) = tools.images.cache.as_ref().and_then(|cache| cache.warning()) {
         say(format_args!("jeprof: warning: {warning}\n"));
     }
+    tools.images.save();
+    // The process ends here. Giving everything back piece by piece takes longer than looking up names in the cache.
+    std::mem::forget((shown, stacks, threads, tools));
     Ok(0)
 }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// A line, or part of one, on stderr.
 pub fn say(text: Arguments<'_>) {
-    let _ = io::stderr().write_fmt(text);
+    let _nobody_listens = io::stderr().write_all(text.to_string().as_bytes());
 }
 
 /// Where results go.

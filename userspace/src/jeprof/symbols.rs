@@ -6,12 +6,13 @@
 //! the answers for one address from those for the next.
 #![forbid(unsafe_code)]
 
-use std::rc::Rc;
+use std::borrow::Cow;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 pub use crate::image::Routine;
-use crate::image::{Image, SourceFrame, Symbol, Within};
+use crate::image::{Called, Image, SourceFrame, Symbol, Within};
 use crate::progress::Working;
 use crate::symbolize::name::shorten;
 
@@ -24,10 +25,10 @@ use super::stop::Result;
 /// One function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    pub short: Rc<str>,
+    pub short: Arc<str>,
     /// `file:line`, with what is not known as `?` or `??`.
-    pub line: Rc<str>,
-    pub full: Rc<str>,
+    pub line: Arc<str>,
+    pub full: Arc<str>,
 }
 
 /// Names by address, outermost function first.
@@ -55,7 +56,7 @@ impl Symbols {
     /// Names that came with the profile. Addresses without one are shown as numbers.
     pub fn from_names(addresses: &[u64], names: &FxHashMap<u64, String>, width: Width) -> Symbols {
         let mut symbols = Symbols::default();
-        let question: Rc<str> = "?".into();
+        let question: Arc<str> = "?".into();
         for &address in addresses {
             let bare = format!("0x{}", width.text(address));
             let full = names.get(&address).map_or(bare.as_str(), String::as_str);
@@ -106,72 +107,107 @@ impl Symbols {
 
     /// Looks up ascending `addresses` in one image.
     pub fn add(&mut self, image: &Image, bias: u64, addresses: &[u64], width: Width) {
-        let mut table = Table { image, width, last: None };
         let mut texts = Texts::default();
         let inside: Vec<u64> = addresses.iter().map(|&address| width.sub(address, bias)).collect();
-        for ((&address, &inside), frames) in addresses.iter().zip(&inside).zip(image.frames_before_routines(&inside)) {
+        let mut routine = None;
+        for (&address, answer) in addresses.iter().zip(image.answers(&inside)) {
+            let frames = answer.frames;
             let shows_all = frames.len() < 2 || image.has_separator();
             let shown = if shows_all { &frames[..] } else { &frames[..1] };
-            let known = table.name(address, inside);
-            let known = known.as_ref();
             let list = self.by_address.entry(address).or_default();
+            let of_its_own = match answer.routine {
+                Some(Within::In(called)) => {
+                    routine = Some(texts.routine(&called));
+                    None
+                }
+                Some(Within::Behind) => {
+                    let text: Arc<str> = format!("0x{}", width.text(address)).into();
+                    Some(TableName { short: text.clone(), full: text })
+                }
+                // No functions at all.
+                Some(Within::Nothing) => {
+                    routine = None;
+                    None
+                }
+                None => None,
+            };
+            // What lies before the first function, or in a gap, is named by the function that follows.
+            let known = of_its_own.as_ref().or(routine.as_ref());
             if shown.is_empty() {
-                list.insert(0, texts.name(None, "??:0", known));
+                let line = texts.line("??:0");
+                list.insert(0, texts.name(None, line, known));
             }
             // From the innermost out; each is put before the others.
             for frame in shown {
-                list.insert(0, texts.name(frame.function.as_deref(), &line_text(frame), known));
+                let line = texts.line(&line_text(frame));
+                list.insert(0, texts.name(frame.function.as_ref(), line, known));
             }
         }
     }
 }
 
 /// `file:line` as addr2line prints it.
-fn line_text(frame: &SourceFrame) -> String {
-    let file = frame.file.as_deref().unwrap_or("??").replace('\\', "/");
+fn line_text(frame: &SourceFrame) -> Cow<'static, str> {
+    let file = match &frame.file {
+        None if frame.line.is_none_or(|line| line == 0) => return "??:?".into(),
+        None => "??".into(),
+        Some(file) => file.replace('\\', "/"),
+    };
     match (frame.line, frame.discriminator) {
         (None | Some(0), _) => format!("{file}:?"),
         (Some(line), 0) => format!("{file}:{line}"),
         (Some(line), discriminator) => format!("{file}:{line} (discriminator {discriminator})"),
     }
+    .into()
 }
 
 /// Every text once.
-#[derive(Default)]
 struct Texts {
-    known: FxHashMap<String, Rc<str>>,
-    short: FxHashMap<String, Rc<str>>,
+    lines: FxHashMap<String, Arc<str>>,
+    /// By the place of the complete name, which is kept beside so that no other gets it.
+    short: FxHashMap<*const u8, (Arc<str>, Arc<str>)>,
+    unknown: Arc<str>,
+}
+
+impl Default for Texts {
+    fn default() -> Texts {
+        Texts { lines: FxHashMap::default(), short: FxHashMap::default(), unknown: "??".into() }
+    }
 }
 
 impl Texts {
-    fn text(&mut self, text: &str) -> Rc<str> {
-        if let Some(known) = self.known.get(text) {
+    fn line(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.lines.get(text) {
             return known.clone();
         }
-        let shared: Rc<str> = text.into();
-        self.known.insert(text.to_owned(), shared.clone());
+        let shared: Arc<str> = text.into();
+        self.lines.insert(text.to_owned(), shared.clone());
         shared
     }
 
-    fn shortened(&mut self, full: &str) -> Rc<str> {
-        if let Some(known) = self.short.get(full) {
-            return known.clone();
-        }
-        let shared = self.text(&shorten(full));
-        self.short.insert(full.to_owned(), shared.clone());
-        shared
+    fn shortened(&mut self, full: &Arc<str>) -> Arc<str> {
+        let known = self.short.entry(full.as_ptr()).or_insert_with(|| {
+            let short = shorten(full);
+            (full.clone(), if short == **full { full.clone() } else { short.into() })
+        });
+        known.1.clone()
+    }
+
+    /// An address behind a name is taken from it as the arguments of a template are.
+    fn routine(&mut self, called: &Called) -> TableName {
+        TableName { short: self.shortened(&called.name), full: called.full() }
     }
 
     /// The name in the symbol table replaces the line table's when it begins with it, or when there is no other.
-    fn name(&mut self, function: Option<&str>, line: &str, table: Option<&TableName>) -> Name {
-        let full = function.filter(|name| !name.is_empty()).unwrap_or("??");
-        let line = self.text(line);
+    fn name(&mut self, function: Option<&Arc<str>>, line: Arc<str>, table: Option<&TableName>) -> Name {
+        let unknown = self.unknown.clone();
+        let full = function.filter(|name| !name.is_empty()).unwrap_or(&unknown);
         let short = self.shortened(full);
         match table {
-            Some(table) if full == "??" || table.full.starts_with(&*short) => {
+            Some(table) if &**full == "??" || table.full.starts_with(&*short) => {
                 Name { short: table.short.clone(), line, full: table.full.clone() }
             }
-            _ => Name { short, line, full: self.text(full) },
+            _ => Name { short, line, full: full.clone() },
         }
     }
 }
@@ -179,40 +215,8 @@ impl Texts {
 /// A name of the symbol table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TableName {
-    short: Rc<str>,
-    full: Rc<str>,
-}
-
-/// Names of ascending addresses by the symbol table of an image.
-struct Table<'a> {
-    image: &'a Image,
-    width: Width,
-    /// The routine of the address before, and where it ends.
-    last: Option<(u64, TableName)>,
-}
-
-impl Table<'_> {
-    /// `None` when there are no functions at all. What lies behind the last is named by its number; what lies before the
-    /// first, or in a gap, by the function that follows.
-    fn name(&mut self, address: u64, inside: u64) -> Option<TableName> {
-        if let Some((end, name)) = &self.last
-            && inside < *end
-        {
-            return Some(name.clone());
-        }
-        match self.image.routine(inside) {
-            Within::Nothing => None,
-            Within::Behind => {
-                let text: Rc<str> = format!("0x{}", self.width.text(address)).into();
-                Some(TableName { short: text.clone(), full: text })
-            }
-            Within::In(routine) => {
-                let name = TableName { short: shorten(&routine.name).into(), full: routine.name.into() };
-                self.last = Some((routine.end, name.clone()));
-                Some(name)
-            }
-        }
-    }
+    short: Arc<str>,
+    full: Arc<str>,
 }
 
 /// All functions of an image by address whose name, with its address, matches. `symbols` ascending. Of several at an address the
@@ -305,7 +309,13 @@ mod tests {
             let mut addresses: Vec<u64> =
                 some.flat_map(|address| [address.wrapping_sub(1), address, address + 1]).chain([0, 1 << 40]).collect();
             addresses.sort_unstable();
-            let found: Vec<Within> = addresses.iter().map(|&address| image.routine(address)).collect();
+            let mut found: Vec<Within> = Vec::new();
+            for answer in image.answers(&addresses) {
+                let routine =
+                    |called: Called| Routine { name: called.full().to_string(), start: called.start, end: called.end };
+                let one = answer.routine.map_or_else(|| found.last().cloned(), |within| Some(within.map(routine)));
+                found.push(one.expect("the first has its own"));
+            }
             assert_eq!(found, walked(&image, &addresses), "{}", path.display());
             let separator = routines(symbols, &Pattern::new("^_fini<", "").expect("a pattern"));
             assert_eq!(image.has_separator(), !separator.is_empty(), "{}", path.display());

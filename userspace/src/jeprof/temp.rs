@@ -15,10 +15,11 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -36,6 +37,9 @@ struct Ending {
 
 static ENDING: Mutex<Ending> = Mutex::new(Ending { files: Vec::new(), given: 0, advice: String::new() });
 
+/// Whether SIGINT ends the run in its handler, with exit code 1: as long as there is nothing else to do.
+static ENDS_AT_ONCE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
 /// A viewer runs in the foreground. Only a hint to the signals' thread: `Relaxed`, nothing is published with it.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
@@ -52,9 +56,23 @@ impl Ending {
     }
 }
 
-/// From here on signals that end the run clean up first. Without a thread for them they end it as they are.
+/// From here on signals end the run as the table says. A thread for what is to be done first starts when there is something.
 pub fn watch_signals() {
+    let ends = ENDS_AT_ONCE.get_or_init(|| Arc::new(AtomicBool::new(true)));
+    let _as_it_is = flag::register_conditional_shutdown(SIGINT, 1, ends.clone());
+}
+
+/// From here on signals that end the run clean up first. Without a thread for them they end it as they are.
+fn clean_up_first() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(start_thread);
+}
+
+fn start_thread() {
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    if let Some(ends) = ENDS_AT_ONCE.get() {
+        ends.store(false, Ordering::SeqCst);
+    }
     let _without_it = thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if signal == SIGINT && IS_WATCHED.load(Ordering::Relaxed) {
@@ -75,6 +93,7 @@ pub fn watch_signals() {
 
 /// Runs a viewer that is waited for.
 pub fn while_watched<T>(run: impl FnOnce() -> T) -> T {
+    clean_up_first();
     IS_WATCHED.store(true, Ordering::Relaxed);
     let result = run();
     IS_WATCHED.store(false, Ordering::Relaxed);
@@ -83,6 +102,9 @@ pub fn while_watched<T>(run: impl FnOnce() -> T) -> T {
 
 /// What is said about fetched profiles at the end.
 pub fn set_advice(advice: String) {
+    if !advice.is_empty() {
+        clean_up_first();
+    }
     ending().advice = advice;
 }
 
@@ -95,6 +117,7 @@ pub fn finish() -> String {
 
 /// Makes a file of its own for a viewer.
 pub fn save(extension: &str, bytes: &[u8]) -> Result<PathBuf, (PathBuf, io::Error)> {
+    clean_up_first();
     let mut ending = ending();
     let path = PathBuf::from(format!("/tmp/jeprof{}.{}.{extension}", process::id(), ending.given));
     ending.given += 1;
@@ -112,6 +135,7 @@ pub fn save(extension: &str, bytes: &[u8]) -> Result<PathBuf, (PathBuf, io::Erro
 
 /// Makes a file that is to become another when it is whole.
 pub fn part(path: &Path) -> io::Result<File> {
+    clean_up_first();
     let mut ending = ending();
     let file = File::create(path)?;
     ending.files.push(path.to_owned());

@@ -3,6 +3,8 @@
 //! Values are floating; whole numbers are cut, not rounded, as `%d` of Perl cuts them.
 #![forbid(unsafe_code)]
 
+use std::fmt::Write as _;
+
 use super::options::Options;
 
 /// What was counted.
@@ -50,11 +52,21 @@ impl Unit {
     }
 
     pub fn text(self, value: f64) -> String {
-        match self {
-            Unit::Megabytes => format!("{:.1}", value / 1_048_576.0),
-            Unit::Seconds => format!("{:.3}", value / 1e9),
-            Unit::Objects | Unit::Bytes | Unit::Samples => whole(value),
-        }
+        let mut text = String::new();
+        self.put(&mut text, value);
+        text
+    }
+
+    /// Adds the text of a value.
+    pub fn put(self, into: &mut String, value: f64) {
+        let _infallible = match self {
+            Unit::Megabytes => {
+                put_tenths(into, value / 1_048_576.0);
+                Ok(())
+            }
+            Unit::Seconds => write!(into, "{:.3}", value / 1e9),
+            Unit::Objects | Unit::Bytes | Unit::Samples => write!(into, "{}", whole(value)),
+        };
     }
 
     /// The same with a mark for exactly 0.
@@ -77,17 +89,56 @@ pub fn whole(value: f64) -> String {
 
 /// Part of a total.
 pub fn percent(value: f64, total: f64) -> String {
+    let mut text = String::new();
+    put_percent(&mut text, value, total);
+    text
+}
+
+/// Adds the text of a part of a total.
+pub fn put_percent(into: &mut String, value: f64, total: f64) {
     if total != 0.0 {
-        return format!("{:.1}%", value * 100.0 / total);
+        put_tenths(into, value * 100.0 / total);
+        into.push('%');
+        return;
     }
-    if value == 0.0 {
+    into.push_str(if value == 0.0 {
         "nan"
     } else if value > 0.0 {
         "+inf"
     } else {
         "-inf"
+    });
+}
+
+/// `{value:.1}`, which is the exact value rounded to even; a table has thousands of them, and nearly all have few bits behind
+/// the point.
+fn put_tenths(into: &mut String, value: f64) {
+    const FRACTION_BITS: u32 = 52;
+    let bits = value.to_bits();
+    let exponent = (bits >> FRACTION_BITS) & 0x7ff;
+    // value = significand / 2^shift
+    let shift = (1023 + u64::from(FRACTION_BITS)).wrapping_sub(exponent);
+    if bits >> 63 != 0 || exponent == 0 || !(1..64).contains(&shift) {
+        let _infallible = write!(into, "{value:.1}");
+        return;
     }
-    .to_owned()
+    let significand = (bits & ((1 << FRACTION_BITS) - 1)) | (1 << FRACTION_BITS);
+    let tenfold = significand * 10;
+    let (tenths, rest) = (tenfold >> shift, tenfold & ((1 << shift) - 1));
+    let half = 1_u64 << (shift - 1);
+    let tenths = tenths + u64::from(rest > half || (rest == half && tenths % 2 == 1));
+    let (mut digits, mut at, mut left) = ([b'0'; 20], 20, tenths / 10);
+    loop {
+        at -= 1;
+        digits[at] += (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    into.extend(digits[at..].iter().map(|&digit| char::from(digit)));
+    into.push('.');
+    into.push(char::from(b'0' + (tenths % 10) as u8));
 }
 
 #[cfg(test)]
@@ -101,6 +152,23 @@ mod tests {
         assert_eq!(Unit::Megabytes.text(8_886_091.0), "8.5");
         assert_eq!(Unit::Seconds.text(9.05e9), "9.050");
         assert_eq!(Unit::Samples.text_or(0.0, "."), ".");
+    }
+
+    #[test]
+    fn tenths_are_rounded_as_the_formatter_does() {
+        let mut bits = 1_u64;
+        let random = std::iter::repeat_with(|| {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            bits
+        });
+        let scaled = random.take(100_000).map(|bits| (bits >> (bits % 64)) as f64 / f64::from(1 << (bits % 19) as u32));
+        let halves = (0..4_000).flat_map(|at| [f64::from(at) / 20.0, f64::from(at) / 16.0, -f64::from(at) / 10.0]);
+        let edges = [0.0, -0.0, f64::NAN, f64::INFINITY, f64::MIN_POSITIVE, 5e-324, 1e300, 99.95, 0.05, 2_f64.powi(52)];
+        for value in scaled.chain(halves).chain(edges) {
+            let mut text = String::new();
+            put_tenths(&mut text, value);
+            assert_eq!(text, format!("{value:.1}"), "{value:?}");
+        }
     }
 
     #[test]

@@ -74,6 +74,10 @@ fn without_pairs(text: &str, open: u8, close: u8, and_const: bool) -> Cow<'_, st
 }
 
 fn without_return_type(name: &str) -> &str {
+    // Most names have no blank left.
+    if name.bytes().all(|byte| byte > b' ') {
+        return name;
+    }
     let qualified = |text: &str| {
         let word = text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
         word > 0 && text[word..].starts_with("::")
