@@ -11,7 +11,8 @@
 //! kernel says how many pages are resident. Where they are few, all runs keep small pages, and are probes.
 //!
 //! A request larger than all that is in use is a guess: its first run keeps small pages, so that one of which only the
-//! start is used costs nothing; all of it does when it is for a zeroed block, since sparse tables are made of such.
+//! start is used costs nothing. A request for a zeroed block may be sparse as a whole, since tables are made of such: all of it
+//! keeps small pages while it is more than a small part of what is in use.
 #![forbid(unsafe_code)]
 
 use super::{Fit, HUGE_PAGE_BYTES, Pages};
@@ -26,6 +27,8 @@ use crate::prim::{AtomicUsize, Ordering};
 const PROCESS_MIN_BYTES: usize = 4 * HUGE_PAGE_BYTES;
 /// and this much in the arena.
 const ARENA_MIN_BYTES: usize = 2 * HUGE_PAGE_BYTES;
+/// Zeroed blocks above this part of what is in use keep small pages.
+const ZEROED_PART: usize = 8;
 /// Runs that come into use before the first look: until then memory is taken to be used densely.
 const FIRST_RUNS: usize = 8;
 /// Runs between two looks while memory is used densely: each look that says so again doubles them, within these bounds.
@@ -137,7 +140,7 @@ impl Pages {
         let longest = bytes > self.active_bytes;
         let small = in_use + bytes < PROCESS_MIN_BYTES
             || self.active_bytes + bytes < ARENA_MIN_BYTES
-            || (longest && fit == Fit::Zeroed);
+            || (fit == Fit::Zeroed && bytes > self.active_bytes / ZEROED_PART);
         if probing {
             let due = !small && self.density.look((last - first) / HUGE_PAGE_BYTES);
             if small || longest || due || !self.density.dense {

@@ -295,6 +295,12 @@ fn huge_pages_are_asked_for_once_where_fresh_memory_comes_into_use() {
         };
         assert!((addr..addr + bytes).step_by(GRANULE * 16).all(within), "memory of others");
     }
+    let part = pages.active_bytes() / 8;
+    blocks.push(pages.alloc((part + GRANULE) & !(GRANULE - 1), GRANULE, Fit::Zeroed).expect("pages"));
+    assert_eq!(sys::mock::take_huge(), [], "a zeroed block that is a large part of all may be sparse");
+    blocks.push(pages.alloc(part & !(GRANULE - 1), GRANULE, Fit::Zeroed).expect("pages"));
+    let asked: usize = sys::mock::take_huge().iter().map(|(_, bytes)| bytes).sum();
+    assert!(asked > part - 3 * HUGE, "{asked} of {part}");
     sys::mock::pretend_resident(Resident::Truth);
     assert_eq!(sys::resident_bytes(blocks[70].addr().addr(), GRANULE), Some(0), "asking touches nothing");
 }
