@@ -10,7 +10,7 @@ use crate::drops;
 use crate::filter::Task;
 use crate::maps::{EVENTS, config};
 
-/// When the loader is woken: it also looks ten times a second, so samples wait until a quarter of the ring is full
+/// When the loader is woken: it also looks ten times a second, so samples wait until there are 64 KiB of them,
 /// and the target is spared an interrupt, about 3 us, per sample.
 #[derive(Clone, Copy)]
 pub(crate) enum Urgency {

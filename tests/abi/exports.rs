@@ -190,6 +190,8 @@ fn check_notes(path: &Path) {
         ("jeprobe:free", 3),
         ("jeprobe:dump", 3),
         ("jeprobe:context", 2),
+        ("jeprobe:record", 0),
+        ("jeprobe:unwind", 0),
         ("otel_memory:alloc", 3),
         ("otel_memory:free", 1),
     ]

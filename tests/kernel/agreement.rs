@@ -104,7 +104,8 @@ fn agree(conf: &str) {
     lost(&attachment, Reason::RingFull, 0);
     assert_eq!((live.gaps.missed_frees, live.gaps.unknown_frees, live.gaps.overflowed), (0, 0, 0), "{:?}", live.gaps);
     let (seen, truth) = (heap_of_tracker(&tracker, pid), heap_of_table(&truth));
-    assert!(truth.len() >= 2, "{truth:?}");
+    // How many stacks these are of is chance: a few dozen samples, mostly of the largest blocks.
+    assert!(truth.values().map(|(objects, ..)| objects).sum::<u64>() >= 5, "{truth:?}");
     assert_eq!(seen, truth);
 }
 

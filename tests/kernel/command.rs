@@ -3,15 +3,19 @@
 use std::fs;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use jeprobe_tests::{Run, Target, TempDir, artefact, compile};
 
 use crate::probing::need_probes;
+use crate::session::semaphores;
 
 /// Bytes that one order makes the program hold, and the interval that is in force before the attach, which the first
 /// distances were drawn with.
 const ORDERED: f64 = 2_000.0 * 100_000.0;
 const INTERVAL: f64 = 524_288.0;
+/// What it holds before it says that it is ready.
+const HELD: f64 = 200.0 * 100_000.0;
 
 fn holder() -> Target {
     let program = compile::program("holder.c", &["-O0", "-g"]);
@@ -35,13 +39,21 @@ fn start(dir: &TempDir, args: &[&str]) -> Target {
 }
 
 fn attach(dir: &TempDir, target: &Target, file: &str) -> Target {
+    attach_with(dir, target, file, &[])
+}
+
+fn attach_with(dir: &TempDir, target: &Target, file: &str, more: &[&str]) -> Target {
     let pid = target.pid().to_string();
-    start(dir, &["attach", "--mode", "ebpf", "--pid", &pid, "--lg-sample", "14", "-o", file])
+    start(dir, &[&["attach", "--mode", "ebpf", "--pid", &pid, "--lg-sample", "14", "-o", file], more].concat())
 }
 
 /// Live bytes of a file, by the command's own report.
 fn inuse_bytes(path: &Path) -> f64 {
-    let ended = Run::new(artefact::command()).args(["report", "--show_bytes"]).arg(path).finish().ok();
+    bytes_of(path, &[])
+}
+
+fn bytes_of(path: &Path, value: &[&str]) -> f64 {
+    let ended = Run::new(artefact::command()).args(["report", "--show_bytes"]).args(value).arg(path).finish().ok();
     let total = ended.stdout.lines().next().and_then(|line| line.strip_prefix("Total: ")).expect("a total");
     total.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
 }
@@ -61,7 +73,7 @@ fn attach_reports_what_was_allocated_meanwhile() {
     order(&mut target, "2000");
     command.signal(libc::SIGINT);
     let ended = command.finish().ok();
-    assert!(ended.stderr.contains("jeprobe:alloc") && ended.stderr.contains("expected cost"), "{ended}");
+    assert!(ended.stderr.contains("jeprobe:record") && ended.stderr.contains("expected cost"), "{ended}");
     assert!(ended.stderr.contains("ended early") && ended.stdout.contains("hold"), "{ended}");
     about(inuse_bytes(&dir.join("a.heap")), ORDERED);
 }
@@ -71,13 +83,66 @@ fn a_target_that_is_killed_leaves_what_was_collected() {
     need_probes!();
     let dir = TempDir::new("killed");
     let mut target = holder();
-    let command = attach(&dir, &target, "a.heap");
+    let command = attach_with(&dir, &target, "a.heap", &["--every-event"]);
     order(&mut target, "2000");
     target.signal(libc::SIGKILL);
     let ended = command.finish();
     assert_eq!(ended.code(), 3, "{ended}");
     assert!(ended.stderr.contains("this is what was collected until then"), "{ended}");
     about(inuse_bytes(&dir.join("a.heap")), ORDERED);
+}
+
+/// Too many samples to be probed: the table is read, all of it in the end and what was there a moment before a kill; with
+/// `--every-event` nothing is ever read.
+#[test]
+fn a_process_that_samples_often_is_read_and_not_probed() {
+    need_probes!();
+    let dir = TempDir::new("busy");
+    let mut target = holder();
+    let command = attach(&dir, &target, "a.heap");
+    let library = artefact::library().expect("the library under test");
+    assert_eq!(semaphores(target.pid(), &library), [1, 0, 1, 1], "it samples and unwinds, and tells of no free");
+    order(&mut target, "2000");
+    command.signal(libc::SIGINT);
+    let ended = command.finish().ok();
+    assert!(ended.stderr.contains("samples were read from the process's profile table"), "{ended}");
+    about(inuse_bytes(&dir.join("a.heap")), ORDERED);
+    // What is allocated is counted, too, from the attachment on: not what another command saw before.
+    let again = attach(&dir, &target, "b.heap");
+    order(&mut target, "2000");
+    thread::sleep(Duration::from_millis(700));
+    target.signal(libc::SIGKILL);
+    let ended = again.finish();
+    assert_eq!(ended.code(), 3, "{ended}");
+    assert!(ended.stderr.contains("was read for the last time"), "{ended}");
+    about(inuse_bytes(&dir.join("b.heap")), 2.0 * ORDERED);
+    about(bytes_of(&dir.join("b.heap"), &["--alloc_space"]), ORDERED);
+}
+
+/// Seldom enough for two seconds: probes, which lose nothing when the process is killed; then a burst, and the table.
+#[test]
+fn a_calm_process_is_probed_until_it_is_calm_no_more() {
+    need_probes!();
+    let dir = TempDir::new("calm");
+    let mut target = holder();
+    let library = artefact::library().expect("the library under test");
+    let mut command = Run::new("/bin/sh")
+        .args(["-c", "exec \"$0\" \"$@\" 2>&1"])
+        .arg(artefact::command())
+        .args(["attach", "--pid", &target.pid().to_string(), "--lg-sample", "14", "-o", "a.heap"])
+        .dir(dir.path())
+        .spawn();
+    command.wait_for_text("samples seldom");
+    assert_eq!(semaphores(target.pid(), &library), [2, 1, 1, 2], "probes on top of what keeps it sampling");
+    order(&mut target, "2000");
+    command.wait_for_text("samples too often");
+    assert_eq!(semaphores(target.pid(), &library), [1, 0, 1, 1]);
+    order(&mut target, "2000");
+    command.signal(libc::SIGINT);
+    let ended = command.finish().ok();
+    assert!(!ended.stdout.contains("never arrived"), "{ended}");
+    about(inuse_bytes(&dir.join("a.heap")), 2.0 * ORDERED);
+    about(bytes_of(&dir.join("a.heap"), &["--alloc_space"]), 2.0 * ORDERED);
 }
 
 #[test]
@@ -111,13 +176,14 @@ fn system_takes_processes_that_were_there_and_that_start_later() {
     for target in [&mut before, &mut after] {
         order(target, "2000");
     }
-    let pids = [before.pid(), after.pid()];
+    // One that starts later is seen from its first block on.
+    let wanted = [(before.pid(), ORDERED), (after.pid(), HELD + ORDERED)];
     after.signal(libc::SIGKILL);
     after.finish();
     command.signal(libc::SIGINT);
     let ended = command.finish();
     assert!(matches!(ended.code(), 0 | 3), "{ended}");
-    for pid in pids {
+    for (pid, bytes) in wanted {
         let file = fs::read_dir(dir.join("out"))
             .expect("written")
             .flatten()
@@ -125,7 +191,7 @@ fn system_takes_processes_that_were_there_and_that_start_later() {
             .find(|path| path.to_string_lossy().ends_with(&format!(".{pid}.heap")))
             .unwrap_or_else(|| panic!("no profile of {pid}: {ended}"));
         assert!(ended.stdout.lines().any(|line| line.trim_start().starts_with(&pid.to_string())), "{ended}");
-        about(inuse_bytes(&file), ORDERED);
+        about(inuse_bytes(&file), bytes);
     }
     assert!(dir.join("out/merged.heap").exists());
 }

@@ -11,7 +11,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -142,7 +142,7 @@ impl Run {
             }
         };
         command.stdin(input).stdout(create(&streams, "stdout")).stderr(create(&streams, "stderr"));
-        let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start {shown}: {e}"));
+        let mut child = started(&mut command, &shown);
         let status = wait(&mut child, self.limit);
         let (stdout, stderr) = (read(&streams, "stdout"), read(&streams, "stderr"));
         let Some(status) = status else {
@@ -156,7 +156,7 @@ impl Run {
         let streams = TempDir::new("streams");
         let (mut command, shown) = self.command();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(create(&streams, "stderr"));
-        let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start {shown}: {e}"));
+        let mut child = started(&mut command, &shown);
         let input = child.stdin.take();
         let output = child.stdout.take().expect("stdout is piped");
         let (sender, lines) = mpsc::channel();
@@ -362,6 +362,20 @@ fn kill_group(child: &mut Child) {
     // SAFETY: no memory effects; the group was made for this child at its start and bears its pid.
     unsafe { libc::kill(-child.id().cast_signed(), libc::SIGKILL) };
     let _ = child.wait();
+}
+
+/// Starts a program. One that a test has just written may be busy for a moment: a child that another thread forked while the
+/// file was open for writing has it open, too, until it executes its own program.
+fn started(command: &mut Command, shown: &str) -> Child {
+    let give_up = Instant::now() + Duration::from_secs(10);
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < give_up => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            started => return started.unwrap_or_else(|e| panic!("cannot start {shown}: {e}")),
+        }
+    }
 }
 
 fn create(directory: &TempDir, name: &str) -> File {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
 use jeprobe_abi::drops::{DROP_REASONS, Reason};
-use jeprobe_abi::root::Root;
+use jeprobe_abi::root::{Counts, Root};
 
 use crate::error::Error;
 use crate::model::{self, Profile, Values};
@@ -42,6 +42,11 @@ pub struct Member {
     pub forks: u64,
     /// Losses of the process's own recorder before the session.
     losses_before: [u64; DROP_REASONS],
+    /// Cumulative counts that were in the table before the session although the process does not keep them by itself: those
+    /// of earlier sessions. With the table's epoch; a reset forgets them.
+    counted_before: Option<(u32, HashMap<u64, Counts>)>,
+    /// Lines about how it was collected.
+    notes: Vec<String>,
     mappings: Vec<Mapping>,
     build_ids: HashMap<PathBuf, Vec<u8>>,
     looked_for_build_id: HashSet<PathBuf>,
@@ -67,6 +72,8 @@ impl Member {
             children: Vec::new(),
             forks: 0,
             losses_before: [0; DROP_REASONS],
+            counted_before: None,
+            notes: Vec::new(),
             mappings: Vec::new(),
             build_ids: HashMap::new(),
             looked_for_build_id: HashSet::new(),
@@ -76,19 +83,33 @@ impl Member {
         member
     }
 
-    /// Reads what the process had recorded. `None` when it has no table.
+    /// Reads what the process has recorded; cumulative counts are those since the first reading, unless the process keeps
+    /// them by itself. `None` when it has no table.
     pub fn seed(&mut self) -> Result<Option<Seed>, Error> {
         self.look_for_table();
         let Some(target) = &self.target else { return Ok(None) };
         let seed = Seed::read(&target.memory(), target.located.root);
-        let seed = seed.map_err(|source| Error::Table { pid: self.pid, name: self.name.clone(), source })?;
+        let mut seed = seed.map_err(|source| Error::Table { pid: self.pid, name: self.name.clone(), source })?;
         let root = target.root()?;
+        if !seed.is_cumulative {
+            let (epoch, before) = self.counted_before.get_or_insert_with(|| {
+                (seed.epoch, seed.contexts.iter().map(|(&context, entry)| (context, entry.cumulative)).collect())
+            });
+            if *epoch == seed.epoch {
+                seed.count_from(before);
+            }
+        }
         if self.root.is_none() {
             self.losses_before = root.drops;
+            self.lg_sample = root.lg_sample;
         }
-        self.lg_sample = root.lg_sample;
         self.root = Some(root);
         Ok(Some(seed))
+    }
+
+    /// To be called before the first reading of an image that had somebody attached from its start.
+    pub fn count_from_its_start(&mut self) {
+        self.counted_before = Some((0, HashMap::new()));
     }
 
     /// Changes the sampling interval; gives the one of before. Restoring it leaves [`Member::interval`] as it was.
@@ -142,6 +163,11 @@ impl Member {
             let after = self.mappings.partition_point(|m| m.start <= frame);
             self.mappings[..after].last().is_some_and(|m| frame < m.end)
         })
+    }
+
+    /// Adds a line about how it was collected.
+    pub fn note(&mut self, line: String) {
+        self.notes.push(line);
     }
 
     pub fn note_child(&mut self, pid: u32) {
@@ -210,6 +236,9 @@ impl Member {
             profile.add_allocator_text(root.text_start..root.text_end);
         }
         profile.set_process(self.pid, self.program.clone());
+        for note in &self.notes {
+            profile.add_note(note.clone());
+        }
         profile
     }
 }

@@ -7,6 +7,10 @@
 //!  exec, exit ──► Closed { member, process }           an image whose profile is complete
 //! ```
 //!
+//! A single process that samples too often to be probed (`track/pace.rs`) is read instead: its probes are taken away but for
+//! those that are never hit and keep its semaphores raised, and each reading of its profile table replaces what the tracker
+//! knows. The table holds all that the probes told, so nothing is added up and nothing counts twice.
+//!
 //! One thread owns a session; call [`Session::pump`] at least every 100 ms. Dropping it detaches.
 #![forbid(unsafe_code)]
 
@@ -28,6 +32,9 @@ use crate::probe::ring::{self, Event};
 use crate::proc::ns;
 use crate::track::lifecycle::{Image, State, Tracker};
 use crate::track::live::StackKey;
+use crate::track::pace::{Pace, Way};
+use crate::track::seed::Seed;
+use crate::wait::monotonic_ns;
 
 /// Live samples kept over all processes; at 19 bits between samples that is half a terabyte of live memory.
 const LIVE_CAP: usize = 1 << 20;
@@ -65,6 +72,12 @@ pub enum Notice {
         pid: u32,
         name: String,
     },
+    /// From now on the samples of the process are collected in this way.
+    Way {
+        pid: u32,
+        name: String,
+        way: Way,
+    },
     /// A file with hooks was found later and attached, or not.
     File {
         path: PathBuf,
@@ -100,6 +113,22 @@ pub struct Session {
     /// Members whose first thread has ended.
     ending: BTreeSet<u32>,
     host: bool,
+    /// Images that come from now on start with their semaphores raised.
+    is_set_up: bool,
+    /// Samples and frees that arrived since `pace` was asked.
+    events: u64,
+    /// The process that may be read instead of probed.
+    adaptive: Option<Adaptive>,
+    /// Losses on the kernel's side that a reading of the table made good.
+    made_good: [u64; DROP_REASONS],
+}
+
+#[derive(Debug)]
+struct Adaptive {
+    pid: u32,
+    pace: Pace,
+    /// When the reading began that the tracker has, ns of `CLOCK_MONOTONIC`.
+    read_ns: u64,
 }
 
 impl Session {
@@ -110,6 +139,18 @@ impl Session {
         let attachment = Attachment::process(&hooks, options)?;
         let mut session = Session::new(attachment, finder, false);
         session.join(pid)?;
+        if session.attachment.is_hushed() {
+            match session.members.get(&pid).and_then(|member| member.root) {
+                Some(root) => {
+                    let now = monotonic_ns();
+                    let pace = Pace::new(root.samples.wrapping_add(root.frees), now, now);
+                    session.adaptive = Some(Adaptive { pid, pace, read_ns: now });
+                }
+                // Its memory is not ours to read.
+                None => session.attachment.unhush()?,
+            }
+        }
+        session.is_set_up = true;
         Ok(session)
     }
 
@@ -123,6 +164,7 @@ impl Session {
             // Ended since the scan, or closed to us: its samples still come.
             let _unseeded = session.join(process.pid);
         }
+        session.is_set_up = true;
         Ok(session)
     }
 
@@ -138,6 +180,10 @@ impl Session {
             stale: BTreeSet::new(),
             ending: BTreeSet::new(),
             host,
+            is_set_up: false,
+            events: 0,
+            adaptive: None,
+            made_good: [0; DROP_REASONS],
         }
     }
 
@@ -165,7 +211,13 @@ impl Session {
 
     /// Losses on the kernel's side, over all processes.
     pub fn losses(&self) -> [u64; DROP_REASONS] {
-        self.attachment.losses()
+        let losses = self.attachment.losses();
+        std::array::from_fn(|reason| losses[reason].saturating_sub(self.made_good[reason]))
+    }
+
+    /// How samples are collected now; `None` when that never changes.
+    pub fn way(&self) -> Option<Way> {
+        self.adaptive.as_ref().map(|adaptive| adaptive.pace.way())
     }
 
     /// Images that are gone since the last call.
@@ -176,6 +228,7 @@ impl Session {
     /// Takes all waiting events and says what is worth telling.
     pub fn pump(&mut self) -> Vec<Notice> {
         self.drain();
+        self.adapt();
         for pid in std::mem::take(&mut self.stale) {
             if let Some(member) = self.members.get_mut(&pid) {
                 member.refresh();
@@ -195,6 +248,112 @@ impl Session {
         }
     }
 
+    /// Changes the way of collecting when the process became too fast for probes or calm again, and reads its table when that
+    /// is due.
+    fn adapt(&mut self) {
+        let events = std::mem::take(&mut self.events);
+        let now = monotonic_ns();
+        let Some(Adaptive { pid, pace, .. }) = &mut self.adaptive else { return };
+        let pid = *pid;
+        match pace.way() {
+            Way::Probes => {
+                if pace.is_too_fast(events, now) {
+                    self.attachment.hush();
+                    self.use_table(pid);
+                }
+            }
+            Way::Table if pace.next_reading_ns().is_some_and(|due| due <= now) => match self.read_table() {
+                Some(seed) => {
+                    let Some(Adaptive { pace, .. }) = &mut self.adaptive else { return };
+                    if pace.is_calm(seed.samples.wrapping_add(seed.frees), seed.began_ns, seed.ended_ns) {
+                        self.use_probes(pid);
+                    }
+                }
+                // It ended, or executes another program: records will tell.
+                None => {
+                    if let Some(Adaptive { pace, .. }) = &mut self.adaptive {
+                        pace.postpone(now);
+                    }
+                }
+            },
+            Way::Table => {}
+        }
+    }
+
+    /// The probes on samples are gone: takes over what the table says.
+    fn use_table(&mut self, pid: u32) {
+        // What they told, in case that the process is gone by now.
+        self.drain();
+        let lost = self.attachment.losses();
+        if let Some(seed) = self.read_table()
+            && let Some(Adaptive { pace, .. }) = &mut self.adaptive
+        {
+            pace.use_table(seed.samples.wrapping_add(seed.frees), seed.began_ns, seed.ended_ns);
+            self.made_good = lost;
+            self.note_way(pid);
+        } else {
+            // Ended, or no longer readable: what is left to do is to go on as before.
+            self.use_probes(pid);
+        }
+    }
+
+    /// Sets the probes on samples again and lets them go on from where the table is.
+    fn use_probes(&mut self, pid: u32) {
+        let Some(Adaptive { pace, .. }) = &mut self.adaptive else { return };
+        let was_read = pace.way() == Way::Table;
+        if self.attachment.unhush().is_err() {
+            // It ended, or the kernel refuses now: the table goes on being read.
+            pace.postpone(monotonic_ns());
+            return;
+        }
+        pace.use_probes(monotonic_ns());
+        if was_read && self.read_table().is_some() {
+            self.note_way(pid);
+        }
+    }
+
+    /// Has a reading of the table replace what the tracker knows of the process.
+    fn read_table(&mut self) -> Option<Seed> {
+        let Adaptive { pid, read_ns, .. } = self.adaptive.as_mut()?;
+        let member = self.members.get_mut(pid)?;
+        let seed = member.seed().ok().flatten()?;
+        *read_ns = seed.began_ns;
+        let known = self.tracker.image(*pid);
+        let is_new = |context: &u64| !known.live.has_frames(StackKey { id: *context, kind: STACK_IN_PROCESS });
+        let new = seed.contexts.iter().filter(|(context, _)| is_new(context));
+        if new.into_iter().any(|(_, entry)| !member.knows(&entry.frames)) {
+            self.stale.insert(*pid);
+        }
+        self.tracker.reseed(*pid, &seed);
+        Some(seed)
+    }
+
+    fn note_way(&mut self, pid: u32) {
+        let Some(way) = self.way() else { return };
+        let name = self.members.get(&pid).map(|member| member.name.clone()).unwrap_or_default();
+        self.notices.push(Notice::Way { pid, name, way });
+    }
+
+    /// The samples of the process come from its table.
+    fn is_read(&self, pid: u32) -> bool {
+        self.adaptive.as_ref().is_some_and(|adaptive| adaptive.pid == pid && adaptive.pace.way() == Way::Table)
+    }
+
+    /// Says how much of an image that was read, not probed, is missing.
+    fn note_last_reading(&mut self, pid: u32) {
+        if !self.is_read(pid) {
+            return;
+        }
+        let read_ns = self.adaptive.as_ref().map_or(0, |adaptive| adaptive.read_ns);
+        let ms = monotonic_ns().saturating_sub(read_ns) / 1_000_000;
+        if let Some(member) = self.members.get_mut(&pid) {
+            member.note(format!(
+                "its profile table was read for the last time {ms} ms before its end was seen; what it sampled and freed in that time is \
+                 missing (--every-event loses nothing)"
+            ));
+        }
+    }
+
     /// Finds processes that ended without telling. Costs a look at each; call it once a second.
     pub fn sweep(&mut self) {
         self.drain();
@@ -210,6 +369,7 @@ impl Session {
     fn collect_closed(&mut self) {
         for image in self.tracker.take_closed() {
             let pid = image.pid;
+            self.note_last_reading(pid);
             // A forked child that did nothing of interest has no member.
             let Some(member) = self.members.remove(&pid) else { continue };
             let by_exec = image.state == State::Replaced;
@@ -235,6 +395,13 @@ impl Session {
 
     /// After an exec: attaches to the files of the new image; true once it has hooks.
     pub fn rejoin(&mut self, pid: u32) -> bool {
+        // Whether the new image is too fast as well is to be seen.
+        if self.is_read(pid)
+            && self.attachment.unhush().is_ok()
+            && let Some(Adaptive { pace, .. }) = &mut self.adaptive
+        {
+            pace.use_probes(monotonic_ns());
+        }
         let Ok(hooks) = self.finder.process(pid) else { return false };
         for mapped in &hooks.files {
             self.add_file(&mapped.file);
@@ -245,6 +412,10 @@ impl Session {
     /// Detaches, takes the last events and reads the tables of the running members once more.
     pub fn stop(&mut self) -> Vec<Notice> {
         let mut notices = self.pump();
+        if self.way() == Some(Way::Table) {
+            // Fails when the process has ended, which the sweep below finds.
+            let _last = self.read_table();
+        }
         // Allocations are detached first, and detaching takes a while: frees of samples that were taken in between are
         // no loss.
         let unknown_before: Vec<(u32, u64)> =
@@ -286,6 +457,9 @@ impl Session {
     /// Takes a process under the session and gives the tracker what its table says.
     fn join(&mut self, pid: u32) -> Result<(), Error> {
         let mut member = Member::open(pid);
+        if self.is_set_up {
+            member.count_from_its_start();
+        }
         // A forked child began with a copy of what its parent held.
         let inherited = self.tracker.get(pid).is_some_and(|image| image.forked_from.is_some());
         let seeded = if inherited { Ok(None) } else { member.seed() };
@@ -312,6 +486,8 @@ impl Session {
             return;
         }
         match event {
+            // What the table says is not to be counted again, nor reset before the process does.
+            Event::Alloc(_) | Event::Free(_) | Event::Context(_) | Event::Mallctl(_) if self.is_read(pid) => {}
             // Alone, a process is followed without its children, whose copies of the heap would only be held for nothing.
             Event::Fork(_) if !self.host => {}
             Event::Exec(_) | Event::Exit(_) | Event::Fork(_) => self.tracker.apply(event),
@@ -349,8 +525,12 @@ impl Session {
             Event::Exec(_) => self.collect_closed(),
             Event::Exit(_) => {
                 self.ending.insert(pid);
+                if self.is_read(pid) {
+                    // Mostly too late.
+                    let _last = self.read_table();
+                }
             }
-            Event::Alloc(_) | Event::Free(_) => {}
+            Event::Alloc(_) | Event::Free(_) => self.events += 1,
         }
     }
 
@@ -370,6 +550,9 @@ impl Session {
     /// Writes the merged profile beside the file that the process wrote, with the rights of the process's owner: the
     /// name came from the process.
     fn dumped(&mut self, pid: u32, path: &Path) {
+        if self.is_read(pid) {
+            let _newer = self.read_table();
+        }
         let Some(member) = self.members.get_mut(&pid) else { return };
         member.dumps += 1;
         let profile = member.profile(self.tracker.get(pid).map(|image| &image.live));

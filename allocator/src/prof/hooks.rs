@@ -11,6 +11,11 @@
 //!                               provider, name, argument text
 //!  .probes                      four u16 semaphores, raised and lowered by the kernel while a probe is attached
 //!  .note.jeprobe                address of jeprobe_root
+//!
+//!  jeprobe_hook_dump:           nop            probed
+//!                               ret
+//!                               nop            never executed: `jeprobe:record`
+//!                               nop            never executed: `jeprobe:unwind`
 //! ```
 //!
 //! I-HOOK-1: the first instruction is the one-byte nop. A probe on a longer one becomes a call through memory that a
@@ -181,11 +186,20 @@ pub extern "C" fn jeprobe_hook_free(ptr: usize, usable_bytes: u64, context: usiz
     )
 }
 
-/// The process wrote a profile.
+/// The process wrote a profile. Behind it, the two places that are never executed: a probe there raises its semaphore and
+/// costs the process nothing.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub extern "C" fn jeprobe_hook_dump(sequence: u64, reason: u64, path: *const u8) {
-    naked_asm!("990: nop", "ret", note!("jeprobe", "dump", "jeprobe_dump_semaphore", "8@%rdi 8@%rsi 8@%rdx"))
+    naked_asm!(
+        "990: nop",
+        "ret",
+        note!("jeprobe", "dump", "jeprobe_dump_semaphore", "8@%rdi 8@%rsi 8@%rdx"),
+        "990: nop",
+        note!("jeprobe", "record", "jeprobe_alloc_semaphore", ""),
+        "990: nop",
+        note!("jeprobe", "unwind", "jeprobe_ctx_semaphore", ""),
+    )
 }
 
 /// The process met a stack that it had not seen before.

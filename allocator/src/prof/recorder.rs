@@ -239,8 +239,9 @@ pub fn sample(
             usable_bytes: usable as u64,
             requested_bytes: requested as u64,
             weight: thread.weights.weight(usable as u64, drawn_lg),
-            // A tracer orders this sample among the events of its probes; nobody else needs the very moment.
-            time_ns: if wanted { sys::clock_monotonic_ns() } else { now_ns },
+            // A tracer that is told of frees orders this sample among the events of its probes; nobody else needs the very
+            // moment.
+            time_ns: if wanted && hooks::free_wanted() { sys::clock_monotonic_ns() } else { now_ns },
         };
         marked = take(thread, &sample, active, wanted);
     }

@@ -27,6 +27,7 @@ use crate::prim::{Ordering, fence};
 use jeprobe_abi::logic::hash_frames;
 use jeprobe_abi::root::{CONTEXT_TRUNCATED, KIND_CONTEXT, KIND_TCTX, LIVE_BUSY, LIVE_SET};
 
+use super::hooks;
 use super::index::Index;
 use super::lives;
 use super::records::{Appender, ContextCell, Link, LiveCell, Ptr, Share, TctxCell, ThreadCell, jeprobe_root};
@@ -209,7 +210,8 @@ pub(crate) fn record(thread: Ptr<ThreadCell>, tctx: Ptr<TctxCell>, sample: &Samp
     head.set(Some(live));
     state.live += 1;
     tctx.kept.add_own(share);
-    if jeprobe_root.opt_accum.load(Ordering::Relaxed) == 1 {
+    // Who is attached may read the table instead of being told each sample.
+    if jeprobe_root.opt_accum.load(Ordering::Relaxed) == 1 || hooks::alloc_wanted() {
         // Not with plain stores: `clear` may be at it.
         tctx.cumulative.add(share);
     }

@@ -10,10 +10,16 @@
 //! | `jeprobe_hook_free` | ptr, usable bytes, context | `otel_memory:free` (first), `jeprobe:free` (all) | `jeprobe_free_semaphore` |
 //! | `jeprobe_hook_dump` | sequence, reason, path pointer | `jeprobe:dump` | `jeprobe_dump_semaphore` |
 //! | `jeprobe_hook_context` | context, depth | `jeprobe:context` | `jeprobe_ctx_semaphore` |
+//! | behind `jeprobe_hook_dump` | none, never executed | `jeprobe:record` | `jeprobe_alloc_semaphore` |
+//! | behind that | none, never executed | `jeprobe:unwind` | `jeprobe_ctx_semaphore` |
 //!
 //! `context` is the address of a [`crate::root::Context`], or 0 when the process did not unwind. The allocator unwinds
 //! when profiling is active or when `jeprobe_ctx_semaphore` is raised; `jeprobe_hook_context` fires when it records
 //! a stack that it had not seen before, and gives the loader a place whose probe raises that semaphore.
+//!
+//! While `jeprobe_alloc_semaphore` is raised the process samples into its profile table and keeps cumulative counts
+//! there, also with profiling inactive and without `prof_accum`. A loader that would rather read the table than have
+//! each sample trap into the kernel probes `jeprobe:record` and `jeprobe:unwind` alone.
 #![forbid(unsafe_code)]
 
 /// Provider of the notes with all arguments.
@@ -36,6 +42,8 @@ pub const NOTE_ALLOC: &str = "alloc";
 pub const NOTE_FREE: &str = "free";
 pub const NOTE_DUMP: &str = "dump";
 pub const NOTE_CONTEXT: &str = "context";
+pub const NOTE_RECORD: &str = "record";
+pub const NOTE_UNWIND: &str = "unwind";
 
 /// Exported data symbol: the profile table's root, see [`crate::root::Root`].
 pub const ROOT_SYMBOL: &str = "jeprobe_root";

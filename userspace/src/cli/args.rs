@@ -79,6 +79,10 @@ pub struct AttachArgs {
     /// Mean bytes between samples, as a power of two, while attached; restored afterwards.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=63))]
     pub lg_sample: Option<u32>,
+    /// Probe each sampled allocation and free, however many there are, and lose none when the process is killed; else the
+    /// table of a process that samples more than a thousand times a second is read instead.
+    #[arg(long)]
+    pub every_event: bool,
 }
 
 #[derive(Debug, Args)]

@@ -56,5 +56,8 @@ fn read_table(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
     if args.stacks == Stacks::Kernel {
         term.warn("--stacks kernel needs probes: these stacks are the process's own");
     }
+    if args.every_event {
+        term.warn("--every-event needs probes: what a killed process did since the last reading will be missing");
+    }
     inprocess::run(args, term)
 }

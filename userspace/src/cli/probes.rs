@@ -25,9 +25,10 @@ use crate::model::Profile;
 use crate::outfile;
 use crate::probe::attach::{self, AttachOptions};
 use crate::session::{Closed, Notice, Session, SessionError};
+use crate::track::pace::Way;
 use crate::wait::{PidFd, Signals, ready};
 
-/// Samples wake nobody until the ring is a quarter full.
+/// Samples wake nobody until many wait in the ring.
 const PUMP_EVERY: Duration = Duration::from_millis(100);
 /// How long a new program image may take to load the allocator after an exec.
 const EXEC_GRACE: Duration = Duration::from_secs(2);
@@ -40,11 +41,11 @@ pub fn options(stacks: Stacks) -> AttachOptions {
         Stacks::Ctx => attach::Stacks::Context,
         Stacks::Kernel => attach::Stacks::Kernel,
     };
-    AttachOptions { stacks, ring_bytes: RING_BYTES }
+    AttachOptions { stacks, ring_bytes: RING_BYTES, ..AttachOptions::default() }
 }
 
 pub fn open(pid: u32, args: &AttachArgs) -> Result<Session, SessionError> {
-    Session::process(pid, options(args.stacks))
+    Session::process(pid, AttachOptions { hushed: !args.every_event, ..options(args.stacks) })
 }
 
 /// How it ended and what is left: a running process, or an image that is gone.
@@ -69,6 +70,11 @@ pub fn run(
     }
     for line in session.attachment().warnings() {
         term.warn(line);
+    }
+    if session.way().is_some() {
+        term.say(
+            "the process's profile table is read four times a second until samples are seldom enough to be probed each",
+        );
     }
     let sampling_before = match args.lg_sample {
         Some(lg) => session.set_lg_sample(pid, lg)?,
@@ -186,6 +192,11 @@ fn finish(
     term: &mut Term,
 ) -> Result<Outcome> {
     add_losses(&mut profile, &session.losses());
+    term.say(match session.way() {
+        Some(Way::Table) => "samples were read from the process's profile table",
+        Some(Way::Probes) => "each sample was probed once they were seldom enough",
+        None => "each sample was probed",
+    });
     let finished = Finished { profile: &profile, written: None, root, stdout: Stdout::Ours };
     deliver::deliver(&finished, &args.output, profile.pid().unwrap_or(args.pid), term)
 }
@@ -245,6 +256,12 @@ pub fn tell(notices: &[Notice], term: &mut Term) {
                 term.say(format_args!("process {pid} ({before}) started another program"));
             }
             Notice::Exited { pid, name } => term.detail(format_args!("process {pid} ({name}) ended")),
+            Notice::Way { pid, name, way: Way::Table } => term.say(format_args!(
+                "process {pid} ({name}) samples too often to be probed: reading its profile table instead, four times a second"
+            )),
+            Notice::Way { pid, name, way: Way::Probes } => {
+                term.say(format_args!("process {pid} ({name}) samples seldom again: each sample and free is probed"));
+            }
             Notice::File { path, result: Ok(()) } => term.say(format_args!("attached to {}", path.display())),
             Notice::File { path, result: Err(error) } => {
                 term.warn(format_args!("cannot attach to {}: {error}", path.display()));

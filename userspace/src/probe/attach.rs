@@ -23,7 +23,7 @@ use jeprobe_abi::drops::{DROP_REASONS, Reason};
 use jeprobe_abi::keys::{self, MAX_SITES};
 use thiserror::Error;
 
-use super::discover::{FileKey, HookFile, MappedHooks, ProcessHooks};
+use super::discover::{HookFile, MappedHooks, ProcessHooks};
 use super::hookfile::{Hook, Site};
 use super::load::{Kernel, LoadError};
 use super::ring::Event;
@@ -49,11 +49,13 @@ pub struct AttachOptions {
     pub stacks: Stacks,
     /// Bytes of the ring; rounded up to a power of two of at least a page.
     pub ring_bytes: u32,
+    /// A process that can be left without probes on its samples, since its table can be read, begins so.
+    pub hushed: bool,
 }
 
 impl Default for AttachOptions {
     fn default() -> AttachOptions {
-        AttachOptions { stacks: Stacks::Auto, ring_bytes: 4 << 20 }
+        AttachOptions { stacks: Stacks::Auto, ring_bytes: 4 << 20, hushed: false }
     }
 }
 
@@ -106,6 +108,9 @@ impl AttachError {
     }
 }
 
+/// Bytes that wait in the ring when its reader is woken: about a thousand samples, before which it need not know.
+const WAKEUP_BYTES: u64 = 64 << 10;
+
 /// One probe with its program. Fields drop in order: the link before its event.
 #[derive(Debug)]
 struct Probe {
@@ -133,14 +138,15 @@ pub struct Attachment {
     unknown_records: u64,
     /// When `stop` began, ns of `CLOCK_MONOTONIC`.
     ended_ns: Option<u64>,
+    /// The probes on samples are away, see [`Attachment::hush`].
+    is_hushed: bool,
     kernel: Kernel,
 }
 
 /// What was attached in one file, for people.
 #[derive(Debug)]
 struct Attached {
-    key: FileKey,
-    path: PathBuf,
+    file: Arc<HookFile>,
     names: Vec<String>,
 }
 
@@ -149,11 +155,12 @@ impl Attachment {
     pub fn process(hooks: &ProcessHooks, options: AttachOptions) -> Result<Attachment, AttachError> {
         let scope = Scope::Process(hooks.pid);
         let mut attachment = Attachment::prepare(scope, Cover::Process(hooks.pid), options)?;
+        attachment.is_hushed = options.hushed && options.stacks != Stacks::Kernel && can_hush(&hooks.files);
         for mapped in &hooks.files {
             attachment.add(&mapped.file)?;
         }
         for mapped in &hooks.files {
-            check_semaphores(hooks.pid, mapped, options.stacks)?;
+            attachment.check_semaphores(hooks.pid, mapped)?;
         }
         Ok(attachment)
     }
@@ -176,7 +183,7 @@ impl Attachment {
                 Stacks::Context => STACKS_CONTEXT,
                 Stacks::Kernel => STACKS_KERNEL,
             },
-            wakeup_bytes: u64::from(ring_bytes) / 4,
+            wakeup_bytes: u64::from(ring_bytes / 4).min(WAKEUP_BYTES),
             ..Config::DEFAULT
         };
         if let Scope::Process(pid) = scope {
@@ -218,43 +225,121 @@ impl Attachment {
             warnings,
             unknown_records: 0,
             ended_ns: None,
+            is_hushed: false,
             kernel,
         })
     }
 
     /// Attaches to one more file; false when that was done before.
-    pub fn add(&mut self, file: &HookFile) -> Result<bool, AttachError> {
-        if self.files.iter().any(|attached| attached.key == file.key()) {
+    pub fn add(&mut self, file: &Arc<HookFile>) -> Result<bool, AttachError> {
+        if self.files.iter().any(|attached| attached.file.key() == file.key()) {
             return Ok(false);
         }
-        let mut sites: Vec<&Site> = wanted(&file.hooks.sites, self.stacks).collect();
-        sites.sort_by_key(|site| rank(site.hook));
-        let mut probes = Vec::new();
-        for site in &sites {
-            probes.push(self.attach_site(file, site)?);
+        let sites: Vec<&Site> = self.wanted(file).collect();
+        let probes = self.attach_sites(file, &sites)?;
+        self.keep(probes);
+        let names = sites.iter().map(|site| site.name.clone()).collect();
+        self.files.push(Attached { file: Arc::clone(file), names });
+        Ok(true)
+    }
+
+    /// The probes on samples are away, as [`AttachOptions::hushed`] asked and the process allows.
+    pub fn is_hushed(&self) -> bool {
+        self.is_hushed
+    }
+
+    /// Takes away the probes that are hit by samples, of a process that began without them. It goes on sampling and
+    /// recording in its table, since those that are never hit keep its semaphores raised.
+    pub fn hush(&mut self) {
+        self.is_hushed = true;
+        let (frequent, rare) = std::mem::take(&mut self.probes).into_iter().partition(|probe| is_frequent(probe.hook));
+        self.probes = rare;
+        // Each waits for the kernel to be done with it: all at once.
+        let frequent: Vec<Probe> = frequent;
+        std::thread::scope(|scope| {
+            for probe in frequent {
+                scope.spawn(|| drop(probe));
+            }
+        });
+    }
+
+    /// Sets the probes that a hushed attachment does without.
+    pub fn unhush(&mut self) -> Result<(), AttachError> {
+        self.is_hushed = false;
+        let files: Vec<Arc<HookFile>> = self.files.iter().map(|attached| Arc::clone(&attached.file)).collect();
+        for file in files {
+            let sites: Vec<&Site> = self.wanted(&file).filter(|site| is_frequent(site.hook)).collect();
+            match self.attach_sites(&file, &sites) {
+                Ok(probes) => self.keep(probes),
+                Err(error) => {
+                    self.hush();
+                    return Err(error);
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// Sites to probe: the context hook makes the process unwind, which a walk by the kernel does not want. Those that are
+    /// never executed serve a single process whose own stacks are taken.
+    fn wanted<'f>(&self, file: &'f HookFile) -> impl Iterator<Item = &'f Site> + use<'f> {
+        let own_stacks = self.stacks != Stacks::Kernel;
+        let parks = own_stacks && matches!(self.scope, Scope::Process(_));
+        let is_hushed = self.is_hushed;
+        file.hooks.sites.iter().filter(move |site| match site.hook {
+            hook if is_parked(hook) => parks,
+            hook if is_frequent(hook) && is_hushed => false,
+            Hook::Context => own_stacks,
+            _ => true,
+        })
+    }
+
+    /// Reads the semaphores back: a probe whose semaphore stayed 0 would be silence taken for an idle heap.
+    fn check_semaphores(&self, pid: u32, mapped: &MappedHooks) -> Result<(), AttachError> {
+        let memory = ProcessMemory::new(pid);
+        for site in self.wanted(&mapped.file) {
+            let Some((svma, _)) = site.semaphore else { continue };
+            let mut count = [0; 2];
+            match memory.read(svma.in_process(mapped.bias).0, &mut count) {
+                Ok(()) if count != [0; 2] => {}
+                // Not allowed to read: the kernel may still have raised it.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM)) => {}
+                _ => return Err(AttachError::Semaphore { name: site.name.clone(), pid }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets probes in their order; all or none.
+    fn attach_sites(&mut self, file: &HookFile, sites: &[&Site]) -> Result<Vec<Probe>, AttachError> {
+        let mut sites = sites.to_vec();
+        sites.sort_by_key(|site| rank(site.hook));
+        sites.into_iter().map(|site| self.attach_site(file, site)).collect()
+    }
+
+    fn keep(&mut self, probes: Vec<Probe>) {
         self.probes.extend(probes);
         self.probes.sort_by_key(|probe| rank(probe.hook));
-        let names = sites.iter().map(|site| site.name.clone()).collect();
-        self.files.push(Attached { key: file.key(), path: file.path.clone(), names });
-        Ok(true)
     }
 
     fn attach_site(&mut self, file: &HookFile, site: &Site) -> Result<Probe, AttachError> {
         let failed = |source| AttachError::Probe { name: site.name.clone(), path: file.path.clone(), source };
-        let (program, cookie) = match site.hook {
-            Hook::Alloc => ("jeprobe_alloc", None),
-            Hook::Free => ("jeprobe_free", None),
-            Hook::Context => ("jeprobe_context", None),
-            Hook::Dump => ("jeprobe_dump", None),
-            Hook::Mallctl => ("jeprobe_mallctl", None),
-            Hook::ForeignAlloc => ("foreign_alloc", Some(self.cookie(&site.places)?)),
-            Hook::ForeignFree => ("foreign_free", Some(self.cookie(&site.places)?)),
+        let program = match site.hook {
+            Hook::Alloc => Some(("jeprobe_alloc", None)),
+            Hook::Free => Some(("jeprobe_free", None)),
+            Hook::Context => Some(("jeprobe_context", None)),
+            Hook::Dump => Some(("jeprobe_dump", None)),
+            Hook::Mallctl => Some(("jeprobe_mallctl", None)),
+            Hook::ForeignAlloc => Some(("foreign_alloc", Some(self.cookie(&site.places)?))),
+            Hook::ForeignFree => Some(("foreign_free", Some(self.cookie(&site.places)?))),
+            Hook::Record | Hook::Unwind => None,
         };
-        let program = self.kernel.program(program)?;
         let semaphore = site.semaphore.map(|(_, offset)| offset);
         let event = sys::open_uprobe(self.cover, file.file.as_fd(), site.offset, semaphore).map_err(failed)?;
-        let link = sys::attach(&event, program, cookie).map_err(failed)?;
+        let link = match program {
+            Some((name, cookie)) => sys::attach(&event, self.kernel.program(name)?, cookie).map_err(failed)?,
+            None => None,
+        };
         Ok(Probe { _link: link, _event: event, hook: site.hook })
     }
 
@@ -279,7 +364,7 @@ impl Attachment {
 
     /// Gives every record of up to now to `take` and says how many there were. Records that arrive meanwhile wait for the
     /// next call, so that a target that is faster than `take` cannot keep the caller here. Samples wake a reader of the
-    /// descriptor only when a quarter of the ring is full, so call this every 100 ms in any case.
+    /// descriptor only when a thousand of them wait, so call this every 100 ms in any case.
     pub fn drain(&mut self, take: &mut dyn FnMut(Event)) -> u64 {
         let now = monotonic_ns();
         let mut count = 0;
@@ -327,7 +412,7 @@ impl Attachment {
                 Scope::Process(pid) => format!("process {pid}"),
                 Scope::Host => "every process".to_owned(),
             };
-            let _ = write!(line, ", {}: {}", file.path.display(), file.names.join(", "));
+            let _ = write!(line, ", {}: {}", file.file.path.display(), file.names.join(", "));
             lines.push(line);
         }
         let stacks = match self.stacks {
@@ -335,6 +420,12 @@ impl Attachment {
             Stacks::Context => "stacks from the process's own unwinder",
             Stacks::Kernel => "stacks from frame pointers, walked by the kernel",
         };
+        if self.is_hushed {
+            lines.push(format!(
+                "expected cost: about 0.3 us for each sampled allocation or free while they are frequent; {stacks}"
+            ));
+            return lines;
+        }
         let walk = if self.stacks == Stacks::Kernel { "3 us for each sampled allocation and 1.2 us" } else { "1.2 us" };
         lines.push(format!(
             "expected cost: about {walk} for each sampled {}, nothing for the others; {stacks}",
@@ -366,35 +457,34 @@ impl Drop for Attachment {
     }
 }
 
-/// Sites to probe: the context hook makes the process unwind, which a walk by the kernel does not want.
-fn wanted(sites: &[Site], stacks: Stacks) -> impl Iterator<Item = &Site> {
-    sites.iter().filter(move |site| stacks != Stacks::Kernel || site.hook != Hook::Context)
+/// Never hit.
+fn is_parked(hook: Hook) -> bool {
+    matches!(hook, Hook::Record | Hook::Unwind)
+}
+
+/// Whether the process goes on recording into one table, stacks included, without probes on its samples.
+fn can_hush(files: &[MappedHooks]) -> bool {
+    let [MappedHooks { file, .. }] = files else { return false };
+    let has = |hook| file.hooks.sites.iter().any(|site| site.hook == hook);
+    file.hooks.is_jeprobe() && has(Hook::Record) && has(Hook::Unwind)
+}
+
+/// Hit by samples.
+fn is_frequent(hook: Hook) -> bool {
+    match hook {
+        Hook::Context | Hook::Alloc | Hook::Free | Hook::ForeignAlloc | Hook::ForeignFree => true,
+        Hook::Dump | Hook::Mallctl | Hook::Record | Hook::Unwind => false,
+    }
 }
 
 /// Order of attaching.
 fn rank(hook: Hook) -> u32 {
     match hook {
-        Hook::Context => 0,
+        Hook::Context | Hook::Record | Hook::Unwind => 0,
         Hook::Dump | Hook::Mallctl => 1,
         Hook::Free | Hook::ForeignFree => 2,
         Hook::Alloc | Hook::ForeignAlloc => 3,
     }
-}
-
-/// Reads the semaphores back: a probe whose semaphore stayed 0 would be silence taken for an idle heap.
-fn check_semaphores(pid: u32, mapped: &MappedHooks, stacks: Stacks) -> Result<(), AttachError> {
-    let memory = ProcessMemory::new(pid);
-    for site in wanted(&mapped.file.hooks.sites, stacks) {
-        let Some((svma, _)) = site.semaphore else { continue };
-        let mut count = [0; 2];
-        match memory.read(svma.in_process(mapped.bias).0, &mut count) {
-            Ok(()) if count != [0; 2] => {}
-            // Not allowed to read: the kernel may still have raised it.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM)) => {}
-            _ => return Err(AttachError::Semaphore { name: site.name.clone(), pid }),
-        }
-    }
-    Ok(())
 }
 
 fn attach_tracepoint(

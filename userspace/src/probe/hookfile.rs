@@ -17,7 +17,8 @@ use std::fmt;
 use std::fs::File;
 
 use jeprobe_abi::hooks::{
-    NOTE_ALLOC, NOTE_CONTEXT, NOTE_DUMP, NOTE_FREE, PROBE_BYTE, PROVIDER, PROVIDER_OTEL, ROOT_SYMBOL,
+    NOTE_ALLOC, NOTE_CONTEXT, NOTE_DUMP, NOTE_FREE, NOTE_RECORD, NOTE_UNWIND, PROBE_BYTE, PROVIDER, PROVIDER_OTEL,
+    ROOT_SYMBOL,
 };
 use jeprobe_abi::keys;
 use object::elf::{EM_X86_64, PF_X, PT_LOAD};
@@ -35,6 +36,10 @@ pub enum Hook {
     Context,
     Dump,
     Mallctl,
+    /// Never executed: makes the process sample into its table.
+    Record,
+    /// Never executed: makes the process unwind its samples.
+    Unwind,
     /// `otel_memory:alloc` and `otel_memory:free` of a program that has no hooks of ours.
     ForeignAlloc,
     ForeignFree,
@@ -198,6 +203,8 @@ fn hook_of(note: &Note) -> Option<Hook> {
         (PROVIDER, NOTE_FREE) => Some(Hook::Free),
         (PROVIDER, NOTE_CONTEXT) => Some(Hook::Context),
         (PROVIDER, NOTE_DUMP) => Some(Hook::Dump),
+        (PROVIDER, NOTE_RECORD) => Some(Hook::Record),
+        (PROVIDER, NOTE_UNWIND) => Some(Hook::Unwind),
         (PROVIDER_OTEL, NOTE_ALLOC) => Some(Hook::ForeignAlloc),
         (PROVIDER_OTEL, NOTE_FREE) => Some(Hook::ForeignFree),
         _ => None,

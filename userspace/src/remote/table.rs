@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use jeprobe_abi::drops::Reason;
 use jeprobe_abi::reader::{RemoteMemory, Table, TableError};
-use jeprobe_abi::root::Root;
+use jeprobe_abi::root::{Counts, Root};
 
 use crate::model::{Profile, StackId, Thread, ThreadUid};
 use crate::units::SampleInterval;
@@ -54,7 +54,9 @@ pub fn read(memory: &impl RemoteMemory, root: u64) -> Result<Reading, TableError
     let seen_tctxs = table.tctxs(|_, tctx| {
         if let Some(frames) = contexts.get(&tctx.context) {
             let thread = threads.get(&tctx.thread).copied();
-            let _: StackId = profile.add(frames, thread, tctx.current().into(), tctx.cumulative.into());
+            // Without `prof_accum` they count only while someone was attached.
+            let cumulative = if root.opt_accum == 1 { tctx.cumulative } else { Counts::ZERO };
+            let _: StackId = profile.add(frames, thread, tctx.current().into(), cumulative.into());
         } else {
             astray += 1;
         }

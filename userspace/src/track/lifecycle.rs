@@ -84,6 +84,15 @@ impl Tracker {
         self.image(pid).live.seed(seed);
     }
 
+    /// Replaces what is known of a process by a reading of its table. Records that are still in the ring fit it as those after
+    /// the first reading do.
+    pub fn reseed(&mut self, pid: u32, seed: &Seed) {
+        let cap = self.cap;
+        let image = self.image(pid);
+        image.live = Live::new(cap);
+        image.live.seed(seed);
+    }
+
     /// The image of a process, opened when it is not there.
     pub fn image(&mut self, pid: u32) -> &mut Image {
         let cap = self.cap;

@@ -250,6 +250,10 @@ impl Live {
         }
     }
 
+    pub fn has_frames(&self, key: StackKey) -> bool {
+        self.stacks.get(&key).is_some_and(|stack| stack.frames.is_some())
+    }
+
     /// Live samples.
     pub fn held(&self) -> usize {
         self.held.len()

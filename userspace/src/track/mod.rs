@@ -2,4 +2,5 @@
 
 pub mod lifecycle;
 pub mod live;
+pub mod pace;
 pub mod seed;

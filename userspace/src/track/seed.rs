@@ -28,6 +28,12 @@ pub struct Seed {
     pub lives: Vec<SeedLive>,
     /// Records that changed while they were read, or that led nowhere.
     pub torn: u64,
+    /// `Root::epoch` and whether the process keeps cumulative counts by itself, at the beginning.
+    pub epoch: u32,
+    pub is_cumulative: bool,
+    /// Samples recorded and freed since the table was set up.
+    pub samples: u64,
+    pub frees: u64,
 }
 
 /// Frames, leaf first, unit avma, and counts since the process started.
@@ -49,6 +55,9 @@ impl Seed {
     pub fn read(memory: &impl RemoteMemory, root: u64) -> Result<Seed, TableError> {
         let mut seed = Seed { began_ns: monotonic_ns(), ..Seed::default() };
         let table = Table::open(memory, root)?;
+        let root = table.root();
+        (seed.epoch, seed.is_cumulative) = (root.epoch, root.opt_accum == 1);
+        (seed.samples, seed.frees) = (root.samples, root.frees);
         let contexts = table.contexts(|address, _, frames| {
             let entry = SeedContext { frames: frames.to_vec(), cumulative: Counts::ZERO };
             seed.contexts.insert(address, entry);
@@ -86,5 +95,19 @@ impl Seed {
         seed.torn = contexts.torn + tctxs.torn + astray;
         seed.ended_ns = monotonic_ns();
         Ok(seed)
+    }
+
+    /// Takes the cumulative counts of an earlier reading off.
+    pub fn count_from(&mut self, before: &HashMap<u64, Counts>) {
+        for (address, before) in before {
+            let Some(SeedContext { cumulative, .. }) = self.contexts.get_mut(address) else { continue };
+            let less = u64::saturating_sub;
+            *cumulative = Counts {
+                objects: less(cumulative.objects, before.objects),
+                bytes: less(cumulative.bytes, before.bytes),
+                weight_objects8: less(cumulative.weight_objects8, before.weight_objects8),
+                weight_bytes: less(cumulative.weight_bytes, before.weight_bytes),
+            };
+        }
     }
 }

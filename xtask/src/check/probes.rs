@@ -15,12 +15,14 @@ use jeprobe_abi::hooks;
 use object::read::elf::ProgramHeader as _;
 use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, elf};
 
-/// Provider, name, hook, semaphore.
-const NOTES: [(&str, &str, &str, &str); 6] = [
+/// Provider, name, hook (empty: a place without a name of its own), semaphore.
+const NOTES: [(&str, &str, &str, &str); 8] = [
     (hooks::PROVIDER, hooks::NOTE_ALLOC, hooks::HOOK_ALLOC, hooks::SEMAPHORE_ALLOC),
     (hooks::PROVIDER, hooks::NOTE_FREE, hooks::HOOK_FREE, hooks::SEMAPHORE_FREE),
     (hooks::PROVIDER, hooks::NOTE_DUMP, hooks::HOOK_DUMP, hooks::SEMAPHORE_DUMP),
     (hooks::PROVIDER, hooks::NOTE_CONTEXT, hooks::HOOK_CONTEXT, hooks::SEMAPHORE_CONTEXT),
+    (hooks::PROVIDER, hooks::NOTE_RECORD, "", hooks::SEMAPHORE_ALLOC),
+    (hooks::PROVIDER, hooks::NOTE_UNWIND, "", hooks::SEMAPHORE_CONTEXT),
     (hooks::PROVIDER_OTEL, hooks::NOTE_ALLOC, hooks::HOOK_ALLOC, hooks::SEMAPHORE_ALLOC),
     (hooks::PROVIDER_OTEL, hooks::NOTE_FREE, hooks::HOOK_FREE, hooks::SEMAPHORE_FREE),
 ];
@@ -66,7 +68,7 @@ pub(super) fn faults(data: &[u8]) -> Result<Vec<String>> {
         }
         match load_segment(&file, note.place, elf::PF_X).and_then(|bytes| bytes.first()) {
             Some(&hooks::PROBE_BYTE) => {}
-            Some(byte) => faults.push(format!("{named}: {hook} begins with {byte:#04x}, not a one-byte nop")),
+            Some(byte) => faults.push(format!("{named}: its place begins with {byte:#04x}, not a one-byte nop")),
             None => faults.push(format!("{named}: {:#x} is in no executable segment", note.place)),
         }
         if symbol(&file, semaphore).is_some_and(|address| address != note.semaphore) {
