@@ -24,7 +24,7 @@ use jeprobe_abi::reader::{Table, TableError};
 use jeprobe_abi::unbias;
 
 use super::records::{OwnMemory, alloc_bytes, jeprobe_root};
-use super::{backtrace, hooks};
+use super::{hooks, walker};
 use crate::conf::{self, PREFIX_BYTES};
 use crate::diag::Line;
 use crate::sync::mutex::Mutex;
@@ -136,7 +136,7 @@ impl State {
         if self.buffer.is_none() {
             self.buffer = alloc_bytes(BUFFER_BYTES);
         }
-        backtrace::refresh(true);
+        walker::refresh(true);
         let path = CStr::from_bytes_until_nul(&self.path).map_err(|_| DumpError::NoName)?;
         let (fd, made) = match file::create_new(path) {
             Ok(fd) => (fd, true),
@@ -300,7 +300,7 @@ fn write_tail(writer: &mut Writer<'_, FileSink<'_>>, root: &jeprobe_abi::root::R
     let program = sys::read_link(c"/proc/self/exe", &mut link).unwrap_or(&[]);
     writer.tail(sys::getpid(), program)?;
     let mut result = Ok(());
-    backtrace::with_modules(|modules| {
+    walker::with_modules(|modules| {
         for module in modules.iter().filter(|module| !module.build_id.is_empty()) {
             result = writer.build_id(&module.build_id, &module.path);
             if result.is_err() {

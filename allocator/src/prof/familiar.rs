@@ -1,7 +1,7 @@
 //! Stacks that a thread is sampled in again and again, and their counts.
 //!
 //! ```text
-//!  program's registers ─ hash ─► two places of [Familiar; 32]
+//!  program's registers ─ hash ─► two places of [Familiar; 64]
 //!  Familiar   pc, sp, bp │ end of the stack │ links: the words that led the walk from there to the root │ counts
 //! ```
 //!
@@ -26,7 +26,7 @@ use super::rule::Registers;
 use super::way::{Link, Words};
 
 /// Places; a program allocates its many small blocks in few places at a time.
-const PLACES: usize = 32;
+const PLACES: usize = 64;
 
 /// What is known of a stack.
 #[derive(Clone, Copy)]
@@ -74,13 +74,14 @@ impl Familiar {
 
 /// The familiar stacks of one thread.
 pub(super) struct Familiars {
-    places: [Familiar; PLACES],
+    /// None before the first stack is kept; then [`PLACES`]. Not on the stack on the way here: threads may have small ones.
+    places: Vec<Familiar>,
     /// Which place of a pair is given up next.
     turn: usize,
 }
 
 impl Familiars {
-    pub(super) const NONE: Familiars = Familiars { places: [const { Familiar::NONE }; PLACES], turn: 0 };
+    pub(super) const NONE: Familiars = Familiars { places: Vec::new(), turn: 0 };
 
     /// The first of the pair of places for these registers.
     #[inline(always)]
@@ -101,6 +102,12 @@ impl Familiars {
 
     /// Keeps a stack; not without memory.
     pub(super) fn keep(&mut self, kept: &Kept<'_>, recalled: Recalled) {
+        if self.places.is_empty() {
+            if self.places.try_reserve_exact(PLACES).is_err() {
+                return;
+            }
+            self.places.resize_with(PLACES, || Familiar::NONE);
+        }
         self.turn ^= 1;
         let Some(place) = self.places.get_mut(Familiars::pair(kept.at) + self.turn) else { return };
         place.recalled = None;

@@ -104,6 +104,7 @@ pub(super) fn count() -> usize {
 
 impl Shard {
     /// Takes the sample of `ptr` out of its chain.
+    #[inline(always)]
     pub(super) fn unlink(&self, state: &mut Guard<'_, ShardState>, hash: usize, ptr: usize) -> Option<Ptr<LiveCell>> {
         let buckets = self.buckets.get()?;
         let head = buckets.head(hash);
@@ -125,17 +126,25 @@ impl Shard {
     }
 
     /// The chain for a new sample, after making room for it.
+    #[inline(always)]
     pub(super) fn head_for_insert(
         &self,
         state: &mut Guard<'_, ShardState>,
         hash: usize,
     ) -> Option<&'static Link<LiveCell>> {
-        let old = self.buckets.get();
-        if let Some(buckets) = old
+        if let Some(buckets) = self.buckets.get()
             && state.live < buckets.heads.len()
         {
             return Some(buckets.head(hash));
         }
+        self.grow(hash)
+    }
+
+    /// Makes twice as many chains; that for `hash`. Caller holds the lock.
+    #[cold]
+    #[inline(never)]
+    fn grow(&self, hash: usize) -> Option<&'static Link<LiveCell>> {
+        let old = self.buckets.get();
         let count = old.map_or(FIRST_BUCKETS, |old| old.heads.len() * 2);
         let grown = alloc_blank(count).and_then(|heads| alloc_value(Buckets { heads }));
         let Some(new) = grown else {
@@ -164,11 +173,18 @@ impl Ptr<Buckets> {
 }
 
 impl ShardState {
+    #[inline(always)]
     pub(super) fn take(&mut self) -> Option<Ptr<LiveCell>> {
         if let Some(live) = self.free {
             self.free = live.next.get();
             return Some(live);
         }
+        self.make()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make(&mut self) -> Option<Ptr<LiveCell>> {
         let blank = LiveCell {
             ptr: AtomicU64::new(0),
             usable_bytes: AtomicU64::new(0),
@@ -183,6 +199,7 @@ impl ShardState {
         self.records.append(&jeprobe_root.lives, blank, 0, core::iter::empty())
     }
 
+    #[inline(always)]
     pub(super) fn recycle(&mut self, live: Ptr<LiveCell>) {
         live.state.store(LIVE_FREE, Ordering::Release);
         live.next.set(self.free);

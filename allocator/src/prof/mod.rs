@@ -21,6 +21,7 @@ mod sampler;
 mod table;
 mod threads;
 mod trace;
+mod walker;
 mod way;
 
 pub use self::dump::DumpError;

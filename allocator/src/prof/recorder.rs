@@ -42,7 +42,7 @@ use super::rule::Registers;
 use super::sampler::{Sampler, Weights};
 use super::table::{self, Frames, Sample};
 use super::trace::Trace;
-use super::{exit, hooks, lives, threads};
+use super::{exit, hooks, lives, threads, walker};
 use crate::conf::{self, Options};
 use crate::sys;
 
@@ -137,7 +137,7 @@ pub fn boot(options: &'static Options) {
     // Release: a reader that sees READY sees the words above.
     root.state.store(STATE_READY, Ordering::Release);
     if options.prof {
-        backtrace::prepare();
+        walker::prepare();
         root.prof_active.store(options.prof_active.into(), Ordering::Relaxed);
     }
 }
@@ -268,7 +268,7 @@ fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> boo
     let root = &jeprobe_root;
     lives::fetch(sample.ptr, sample.home);
     let unwind = active || hooks::context_wanted();
-    backtrace::tidy(sample.time_ns);
+    walker::tidy(sample.time_ns);
     let record = thread.record();
     let first = backtrace::here();
     let tctx = record.and_then(|record| {
@@ -521,7 +521,7 @@ pub fn set_gauges(allocated: u64, active: u64, resident: u64, mapped: u64) {
 /// Takes all locks of the profiler, in rank order.
 pub fn prefork() {
     dump::prefork_state();
-    backtrace::prefork();
+    walker::prefork();
     dump::prefork_prefix();
     table::prefork();
     FORKER.store(sys::gettid(), Ordering::Relaxed);
@@ -530,14 +530,14 @@ pub fn prefork() {
 pub fn postfork_parent() {
     table::postfork_parent();
     dump::postfork_parent();
-    backtrace::postfork_parent();
+    walker::postfork_parent();
 }
 
 /// The child owns copies of all objects, so its samples stay; of the threads only the forking one goes on.
 pub fn postfork_child() {
     table::postfork_child();
     dump::postfork_child();
-    backtrace::postfork_child();
+    walker::postfork_child();
     jeprobe_root.pid.store(sys::getpid(), Ordering::Relaxed);
     threads::keep_only(FORKER.load(Ordering::Relaxed), sys::gettid());
 }

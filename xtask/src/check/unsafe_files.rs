@@ -30,6 +30,7 @@ const MAY_HOLD: &[(&str, &str)] = &[
     ("allocator/src/prof/exit.rs", "an entry of .fini_array"),
     ("allocator/src/prof/hooks.rs", "probe sites"),
     ("allocator/src/prof/records.rs", "the profile table's memory"),
+    ("allocator/src/prof/walker.rs", "the snapshot that walks read"),
     ("allocator/src/api/", "raw pointers in and out"),
     ("allocator/capi/src/", "C entry points"),
     ("allocator/benches/", "calls the raw interface"),
