@@ -63,7 +63,7 @@ pub(super) fn faults(data: &[u8]) -> Result<Vec<String>> {
         if base.is_some_and(|base| note.base != base) {
             faults.push(format!("{named} has base {:#x}, .stapsdt.base is elsewhere", note.base));
         }
-        if symbol(&file, hook).is_some_and(|address| address != note.place) {
+        if !hook.is_empty() && symbol(&file, hook).is_some_and(|address| address != note.place) {
             faults.push(format!("{named} is at {:#x}, {hook} is elsewhere", note.place));
         }
         match load_segment(&file, note.place, elf::PF_X).and_then(|bytes| bytes.first()) {
