@@ -242,6 +242,12 @@ fn processes_and_hosts_are_merged_and_stay_known() {
         let hosts = jeprobe(&fixture(), &["report", "--tags=host", text(&merged)]).ok();
         assert!(hosts.stdout.starts_with("host: ") && !hosts.stdout.contains("process: "), "{hosts}");
     }
+    let one = directory.path().join("one.heap");
+    let text_of_one = "heap_v2/1024\n@ 0x10\n  t*: 3: 3000 [0: 0]\n\nMAPPED_LIBRARIES:\n00001000-00002000 r-xp 00000000 00:00 1 \
+                       /no/such/file\n# jeprobe 1\n# process 77 /usr/bin/server\n# end\n";
+    std::fs::write(&one, text_of_one).expect("a file can be written");
+    let tags = jeprobe(&fixture(), &["report", "--show_bytes", "--tags", text(&one)]).ok();
+    assert!(tags.stdout.contains("process: ") && tags.stdout.contains("100.0% 77 server\n"), "{tags}");
     let none = jeprobe(&fixture(), &["report", "--tags=pod", "hand.heap"]).ok();
     assert!(none.stdout.is_empty() && none.stderr.contains("no label \"pod\""), "{none}");
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use super::explain::explain_recording;
-use super::load::{read, same_kind};
+use super::load::{file_name, read, same_kind};
 use super::outcome::Outcome;
 use super::report_args::{Format, MergeArgs};
 use super::symbolize::{check_heap, write_profile};
@@ -17,6 +17,7 @@ use super::term::Term;
 use crate::model::Profile;
 use crate::output::Options;
 use crate::output::symbolized::own_symbols;
+use crate::output::tags::{PROCESS, process};
 
 /// Runs the command.
 pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
@@ -33,7 +34,7 @@ pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
         if !std::mem::take(&mut is_first) {
             same_kind(&merged, &profile, &path)?;
         }
-        let mut labels = vec![("process".to_owned(), process(&profile, &path))];
+        let mut labels = vec![(PROCESS.to_owned(), process(&profile).unwrap_or_else(|| file_name(&path)))];
         labels.extend(host.map(|host| ("host".to_owned(), host)));
         profile.label_all(&labels);
         if args.inputs.len() > 1 {
@@ -57,16 +58,6 @@ fn split(input: &Path) -> (Option<String>, PathBuf) {
             (Some(host.to_owned()), path.into())
         }
         _ => (None, input.to_owned()),
-    }
-}
-
-/// What the process is called: its pid and program, else the file.
-fn process(profile: &Profile, path: &Path) -> String {
-    let name = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    match (profile.pid(), profile.program()) {
-        (Some(pid), Some(program)) => format!("{pid} {}", name(program)),
-        (Some(pid), None) => pid.to_string(),
-        _ => name(path),
     }
 }
 

@@ -63,7 +63,10 @@ pub fn run(args: &ReportArgs, term: &mut Term) -> Result<Outcome> {
         })?;
         if !found {
             let what = key.map_or_else(|| "no labels".to_owned(), |key| format!("no label {key:?}"));
-            term.warn(format_args!("the profile has {what}: no thread, process or host is known"));
+            term.warn(format_args!(
+                "the profile has {what}: threads are named by jemalloc and `jeprobe run`, processes by profiles of jeprobe, \
+                 hosts by `jeprobe merge HOST=FILE`"
+            ));
         }
     } else {
         let by_dot = by_dot(&args.print, format, &selection, &options, &subject)?;

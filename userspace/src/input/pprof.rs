@@ -15,7 +15,8 @@
 //! Any bytes may be given: an error names the byte of the unpacked message. Samples are read one by one.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use prost::Message;
 use prost::encoding::{WireType, decode_key, decode_varint};
@@ -24,6 +25,7 @@ use thiserror::Error;
 use crate::estimate::Sampling;
 use crate::model::{Kind, MADE_UP, Mapping, Measure, Named, Profile, Thread, ThreadUid, Values, build_id_of_text};
 use crate::proto::pprof as proto;
+use crate::proto::pprof::{FUNCTION_FIELD, LOCATION_FIELD, MAPPING_FIELD, TYPE_FIELD};
 use crate::units::{EstCount, SampleInterval, Sums};
 
 /// Why and where a message could not be read.
@@ -32,6 +34,13 @@ use crate::units::{EstCount, SampleInterval, Sums};
 pub struct PprofError {
     pub byte: u64,
     pub reason: PprofReason,
+}
+
+impl PprofError {
+    /// The same of a message that begins at `byte`.
+    fn at(self, byte: u64) -> PprofError {
+        PprofError { byte, ..self }
+    }
 }
 
 /// What was wrong.
@@ -44,6 +53,10 @@ pub enum PprofReason {
     Short { size: u64, left: u64 },
     #[error("a sample refers to location {0}, which is not there")]
     NoLocation(u64),
+    #[error("a location refers to function {0}, which is not there")]
+    NoFunction(u64),
+    #[error("a location refers to mapping {0}, which is not there")]
+    NoMapping(u64),
     #[error("a sample has {found} values, the profile {expected} sample types")]
     Values { found: usize, expected: usize },
     #[error("the profile names no sample type")]
@@ -65,14 +78,15 @@ pub fn read(bytes: &[u8]) -> Result<Profile, PprofError> {
     if columns.kind == Kind::Heap && period_type == Some("space") {
         profile.set_interval(SampleInterval(u64::try_from(message.tables.period).unwrap_or(0)));
     }
-    for mapping in &message.tables.mapping {
+    for (mapping, at) in message.tables.mapping.iter().zip(0..) {
+        let text = |place| message.text(place).map_err(|error| error.at(message.byte(MAPPING_FIELD, at)));
         profile.add_mapping(Mapping {
             start: mapping.memory_start,
             end: mapping.memory_limit,
             offset: mapping.file_offset,
             permissions: *b"r-xp",
-            path: message.text(mapping.filename)?.into(),
-            build_id: build_id_of_text(message.text(mapping.build_id)?.as_bytes()).unwrap_or_default(),
+            path: text(mapping.filename)?.into(),
+            build_id: build_id_of_text(text(mapping.build_id)?.as_bytes()).unwrap_or_default(),
             ..Mapping::default()
         });
     }
@@ -96,7 +110,8 @@ pub fn read(bytes: &[u8]) -> Result<Profile, PprofError> {
         }
         let values = columns.values(&sample.value, profile.interval());
         let id = profile.add_total(&stack, values);
-        if let Some(thread) = threads.of(&sample.label, &message, &mut profile)? {
+        let thread = threads.of(&sample.label, &message, &mut profile).map_err(|error| error.at(byte))?;
+        if let Some(thread) = thread {
             profile.add_share(id, thread, values);
         }
     }
@@ -107,7 +122,10 @@ pub fn read(bytes: &[u8]) -> Result<Profile, PprofError> {
 #[derive(Default)]
 struct Fields<'a> {
     tables: proto::Profile,
-    strings: Vec<&'a [u8]>,
+    /// Other encodings than UTF-8 have a mark where they are none.
+    strings: Vec<Cow<'a, str>>,
+    /// Where the messages of the other tables begin, by field, in their order.
+    places: HashMap<u32, Vec<u64>>,
     /// Byte and body of each.
     samples: Vec<(u64, &'a [u8])>,
 }
@@ -144,8 +162,11 @@ impl<'a> Fields<'a> {
             rest = after;
             match (tag, wire) {
                 (proto::SAMPLE_FIELD, WireType::LengthDelimited) => fields.samples.push((byte, body)),
-                (6, WireType::LengthDelimited) => fields.strings.push(body),
-                _ => tables.extend_from_slice(&field[..field.len() - rest.len()]),
+                (6, WireType::LengthDelimited) => fields.strings.push(String::from_utf8_lossy(body)),
+                _ => {
+                    fields.places.entry(tag).or_default().push(byte);
+                    tables.extend_from_slice(&field[..field.len() - rest.len()]);
+                }
             }
         }
         fields.tables = proto::Profile::decode(tables.as_slice())
@@ -153,11 +174,15 @@ impl<'a> Fields<'a> {
         Ok(fields)
     }
 
-    /// An entry of the string table; other encodings than UTF-8 show as empty.
-    fn text(&self, place: i64) -> Result<&'a str, PprofError> {
+    /// An entry of the string table.
+    fn text(&self, place: i64) -> Result<&str, PprofError> {
         let entry = usize::try_from(place).ok().and_then(|place| self.strings.get(place));
-        let entry = entry.ok_or(PprofError { byte: 0, reason: PprofReason::NoString(place) })?;
-        Ok(std::str::from_utf8(entry).unwrap_or_default())
+        entry.map(|text| &**text).ok_or(PprofError { byte: 0, reason: PprofReason::NoString(place) })
+    }
+
+    /// Where a message of a table begins.
+    fn byte(&self, field: u32, at: usize) -> u64 {
+        self.places.get(&field).and_then(|places| places.get(at)).copied().unwrap_or(0)
     }
 }
 
@@ -178,8 +203,9 @@ struct Pair {
 impl Columns {
     fn new(message: &Fields<'_>) -> Result<Columns, PprofError> {
         let mut types = Vec::new();
-        for kind in &message.tables.sample_type {
-            types.push(Measure::new(message.text(kind.kind)?, message.text(kind.unit)?));
+        for (kind, at) in message.tables.sample_type.iter().zip(0..) {
+            let text = |place| message.text(place).map_err(|error| error.at(message.byte(TYPE_FIELD, at)));
+            types.push(Measure::new(text(kind.kind)?, text(kind.unit)?));
         }
         let find = |name: &str| types.iter().position(|measure| measure.name == name);
         let pair = |objects: &str, bytes: &str| Pair { objects: find(objects), bytes: find(bytes) };
@@ -221,22 +247,30 @@ impl Columns {
 
 /// The address that stands for each location, by id. Names go into the profile.
 fn locations(message: &Fields<'_>, profile: &mut Profile) -> Result<HashMap<u64, u64>, PprofError> {
-    let functions: HashMap<u64, &proto::Function> =
-        message.tables.function.iter().map(|function| (function.id, function)).collect();
+    let functions: HashMap<u64, (usize, &proto::Function)> =
+        message.tables.function.iter().enumerate().map(|(at, function)| (function.id, (at, function))).collect();
+    let mappings: HashSet<u64> = message.tables.mapping.iter().map(|mapping| mapping.id).collect();
     let mut sites = HashMap::with_capacity(message.tables.location.len());
     let mut used = HashMap::new();
-    for (location, place) in message.tables.location.iter().zip(0..) {
+    for (at, (location, place)) in message.tables.location.iter().zip(0..).enumerate() {
+        let failed = |reason| PprofError { byte: message.byte(LOCATION_FIELD, at), reason };
+        // 0 stands for none.
+        if location.mapping_id != 0 && !mappings.contains(&location.mapping_id) {
+            return Err(failed(PprofReason::NoMapping(location.mapping_id)));
+        }
         let mut names = Vec::new();
-        for line in &location.line {
-            let Some(function) = functions.get(&line.function_id) else { continue };
-            let (name, system) = (message.text(function.name)?, message.text(function.system_name)?);
+        for line in location.line.iter().filter(|line| line.function_id != 0) {
+            let known = functions.get(&line.function_id);
+            let &(at, function) = known.ok_or_else(|| failed(PprofReason::NoFunction(line.function_id)))?;
+            let text = |place| message.text(place).map_err(|error| error.at(message.byte(FUNCTION_FIELD, at)));
+            let (name, system) = (text(function.name)?, text(function.system_name)?);
             if name.is_empty() || (system.is_empty() && is_label(name)) {
                 continue;
             }
             names.push(Named {
                 short: name.to_owned(),
                 full: if system.is_empty() { name } else { system }.to_owned(),
-                file: message.text(function.filename)?.to_owned(),
+                file: text(function.filename)?.to_owned(),
                 line: u32::try_from(line.line).unwrap_or(0),
             });
         }
@@ -384,6 +418,42 @@ mod tests {
         assert!((sum.bytes - 9.0).abs() < 1e-9 && (sum.objects - 3.0).abs() < 1e-9);
         let cpu = read(&message(&[("samples", "count"), ("cpu", "nanoseconds")], &[])).expect("whole");
         assert_eq!(cpu.kind(), &Kind::Cpu);
+    }
+
+    #[test]
+    fn tables_that_refer_to_nothing_are_an_error_at_the_byte_of_the_message() {
+        let strings = ["", "space", "bytes"].map(str::to_owned).to_vec();
+        let kind = proto::ValueType { kind: 1, unit: 2 };
+        let sound = proto::Profile { sample_type: vec![kind], string_table: strings, ..proto::Profile::default() };
+        let location = |mapping_id, function_id| proto::Location {
+            id: 1,
+            mapping_id,
+            address: 0x10,
+            line: vec![proto::Line { function_id, line: 1 }],
+        };
+        let start = sound.encoded_len() as u64;
+        let with = |tables: proto::Profile| [sound.encode_to_vec(), tables.encode_to_vec()].concat();
+        let places = |mapping_id, function_id| proto::Profile {
+            location: vec![location(0, 0), location(mapping_id, function_id)],
+            ..proto::Profile::default()
+        };
+        let first = proto::Profile { location: vec![location(0, 0)], ..proto::Profile::default() }.encoded_len() as u64;
+        for (tables, byte, reason) in [
+            (places(0, 9), start + first, PprofReason::NoFunction(9)),
+            (places(9, 0), start + first, PprofReason::NoMapping(9)),
+            (
+                proto::Profile {
+                    mapping: vec![proto::Mapping { filename: 77, ..proto::Mapping::default() }],
+                    ..proto::Profile::default()
+                },
+                start,
+                PprofReason::NoString(77),
+            ),
+        ] {
+            let error = read(&with(tables)).expect_err("it refers to nothing");
+            assert_eq!((error.byte, error.reason), (byte, reason));
+        }
+        assert!(read(&with(places(0, 0))).is_ok(), "0 stands for none");
     }
 
     #[test]

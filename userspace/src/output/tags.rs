@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One paragraph for each label. Parts of which no origin is known are `(none)`, so that each paragraph sums up to what is
-//! shown.
+//! shown. A profile of one process that says which has that label for all of it.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,10 +18,22 @@ use super::parts::Parts;
 use super::pprof::thread_tags;
 use super::select::{Options, Selection};
 use super::text::{amount, percent, unit};
-use crate::model::ThreadUid;
+use crate::model::{Profile, ThreadUid};
 
 /// What stands for an unknown origin.
 const NONE: &str = "(none)";
+
+/// The label of processes.
+pub const PROCESS: &str = "process";
+
+/// What a profile's process is called: its pid, and its program where that is known.
+pub fn process(profile: &Profile) -> Option<String> {
+    let pid = profile.pid()?;
+    Some(profile.program().map_or_else(
+        || pid.to_string(),
+        |program| format!("{pid} {}", program.file_name().unwrap_or(program.as_os_str()).to_string_lossy()),
+    ))
+}
 
 /// Writes all labels, or the one that is named. False when the profile has none of them.
 pub fn write(
@@ -47,6 +59,11 @@ pub fn write(
         for (key, text) in thread_tags(selection.profile(), uid) {
             *labels.entry(key).or_default().entry(text).or_default() += value;
         }
+    }
+    if !labels.contains_key(PROCESS)
+        && let Some(process) = process(selection.profile())
+    {
+        labels.insert(PROCESS.to_owned(), BTreeMap::from([(process, total)]));
     }
     let mut is_first = true;
     for (key, texts) in labels.into_iter().filter(|(key, _)| only.is_none_or(|only| only == key)) {

@@ -8,6 +8,11 @@ use prost::Message;
 
 /// Number of the field `sample` of a profile.
 pub const SAMPLE_FIELD: u32 = 2;
+/// Those of its tables.
+pub const TYPE_FIELD: u32 = 1;
+pub const MAPPING_FIELD: u32 = 3;
+pub const LOCATION_FIELD: u32 = 4;
+pub const FUNCTION_FIELD: u32 = 5;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Profile {
