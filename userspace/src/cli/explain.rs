@@ -19,8 +19,7 @@ pub fn explain(profile: &Profile, symbols: &Symbols, options: &Options, term: &m
         term.say(format_args!("unresolved: {unnamed} of {all} addresses have no name"));
     }
     for problem in symbols.problems().iter().take(LISTED_PROBLEMS) {
-        let place = if problem.path.is_empty() { "outside every mapped file" } else { &problem.path };
-        term.say(format_args!("  {} in {place}: {}", problem.addresses, problem.reason));
+        term.say(format_args!("  {problem}"));
     }
     let more = symbols.problems().len().saturating_sub(LISTED_PROBLEMS);
     if more > 0 {

@@ -17,6 +17,6 @@ mod stack;
 
 pub use interner::Interner;
 pub use mapping::{Mapping, Mappings, Relocation, build_id_of_text};
-pub use names::{Kind, Measure, Named, jit_name};
+pub use names::{Kind, Measure, Named, jit_name, printable};
 pub use profile::{MADE_UP, Profile, Share, Thread, Values};
 pub use stack::{StackId, ThreadUid, call_site};

@@ -14,6 +14,26 @@ pub struct Named {
     pub line: u32,
 }
 
+impl Named {
+    /// With nothing that a terminal would obey; see [`printable`].
+    pub(super) fn printable(mut self) -> Named {
+        for text in [&mut self.short, &mut self.full, &mut self.file] {
+            printable(text);
+        }
+        self
+    }
+}
+
+/// Puts U+FFFD in the place of control characters, which files may have in names: shown as they are, they would move the
+/// cursor of a terminal and break lines of tables.
+pub fn printable(text: &mut String) {
+    // 0xc2 begins U+0080 to U+009F, and letters.
+    let is_suspect = |byte: u8| byte < b' ' || byte == 0x7f || byte == 0xc2;
+    if text.bytes().any(is_suspect) && text.chars().any(char::is_control) {
+        *text = text.replace(char::is_control, "\u{fffd}");
+    }
+}
+
 /// What the two numbers of a profile measure: the model's "bytes" and "objects".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
@@ -86,7 +106,22 @@ fn v8(name: &str) -> Option<Named> {
 
 #[cfg(test)]
 mod tests {
-    use super::jit_name;
+    use super::{jit_name, printable};
+
+    #[test]
+    fn names_have_nothing_that_a_terminal_obeys() {
+        for (given, shown) in [
+            ("grow(int)", "grow(int)"),
+            ("\u{1b}[31mred", "\u{fffd}[31mred"),
+            ("two\nlines\t", "two\u{fffd}lines\u{fffd}"),
+            ("\u{9b}2J", "\u{fffd}2J"),
+            ("Größe \u{a0}", "Größe \u{a0}"),
+        ] {
+            let mut text = given.to_owned();
+            printable(&mut text);
+            assert_eq!(text, shown);
+        }
+    }
 
     #[test]
     fn javascript_functions_have_a_place() {

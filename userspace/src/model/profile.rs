@@ -194,7 +194,7 @@ impl Profile {
 
     /// Says what is at the address of a call, innermost inlined function first.
     pub fn set_names(&mut self, site: u64, functions: Vec<Named>) {
-        self.names.insert(site, functions);
+        self.names.insert(site, functions.into_iter().map(Named::printable).collect());
     }
 
     pub fn set_kind(&mut self, kind: Kind) {

@@ -5,6 +5,9 @@
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
+use std::fmt;
+
+use crate::model::printable;
 
 /// One function at an address. An address inside inlined calls has several.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,16 @@ pub struct Problem {
     pub reason: String,
     /// Addresses without a name, those of the allocator not counted.
     pub addresses: usize,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Problem { path, reason, addresses } = self;
+        match path.as_str() {
+            "" => write!(f, "{addresses} outside every mapped file: {reason}"),
+            path => write!(f, "{addresses} in {path}: {reason}"),
+        }
+    }
 }
 
 /// The sites of a profile.
@@ -87,6 +100,21 @@ impl Symbols {
     /// What failed on the way to debug files.
     pub fn failures(&self) -> &[String] {
         &self.failures
+    }
+
+    /// Leaves nothing in names that a terminal would obey.
+    pub(super) fn make_printable(&mut self) {
+        for site in self.sites.values_mut() {
+            printable(&mut site.label);
+            for function in &mut site.functions {
+                for text in [&mut function.full, &mut function.short, &mut function.location] {
+                    printable(text);
+                }
+            }
+        }
+        for problem in &mut self.problems {
+            printable(&mut problem.path);
+        }
     }
 
     /// Gives functions that share a short name but not a start the form `name@START`.

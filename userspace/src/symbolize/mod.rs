@@ -66,6 +66,7 @@ pub fn resolve(profile: &Profile, sources: &Sources) -> Symbols {
     symbols.failures = sources.servers.as_ref().map(|servers| servers.failures()).unwrap_or_default();
     symbols.failures.extend(sources.cache.iter().filter_map(|cache| cache.warning()).map(ToOwned::to_owned));
     symbols.problems.sort_by(|a, b| b.addresses.cmp(&a.addresses).then_with(|| a.path.cmp(&b.path)));
+    symbols.make_printable();
     symbols.tell_apart();
     symbols
 }

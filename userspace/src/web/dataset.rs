@@ -201,10 +201,7 @@ fn about(profile: &Profile, symbols: &Symbols, totals: Numbers) -> About {
     let (all, unnamed) = symbols.counts();
     if unnamed > 0 {
         about.unresolved.push(format!("{unnamed} of {all} addresses have no name"));
-        about.unresolved.extend(symbols.problems().iter().map(|problem| {
-            let place = if problem.path.is_empty() { "outside every mapped file" } else { &problem.path };
-            format!("{} in {place}: {}", problem.addresses, problem.reason)
-        }));
+        about.unresolved.extend(symbols.problems().iter().map(ToString::to_string));
     }
     about
 }
