@@ -181,6 +181,7 @@ pub(super) mod tests {
         let mut text = String::from(
             ".section .stapsdt.base,\"a\",@progbits\n.hidden base\nbase: .space 1\n\
              .data\n.globl jeprobe_root\n.type jeprobe_root,@object\njeprobe_root: .quad 1\n\
+             .text\nnameless: nop\n\
              .section .probes,\"aw\",@progbits\n",
         );
         for (_, _, hook, semaphore) in &NOTES[..4] {
@@ -190,10 +191,11 @@ pub(super) mod tests {
             );
         }
         for (provider, name, hook, semaphore) in NOTES {
+            let place = if hook.is_empty() { "nameless" } else { hook };
             let _ = write!(
                 text,
                 ".section .note.stapsdt,\"\",@note\n.balign 4\n.4byte 8, 9f-8f, 3\n.asciz \"stapsdt\"\n\
-                 8: .8byte {hook}, base, {semaphore}\n.asciz \"{provider}\"\n.asciz \"{name}\"\n.asciz \"8@%rdi\"\n9: .balign 4\n"
+                 8: .8byte {place}, base, {semaphore}\n.asciz \"{provider}\"\n.asciz \"{name}\"\n.asciz \"8@%rdi\"\n9: .balign 4\n"
             );
         }
         let _ = write!(
@@ -229,7 +231,7 @@ pub(super) mod tests {
     #[test]
     fn a_long_nop_fails() {
         let text = library().replace("jeprobe_hook_free: nop", "jeprobe_hook_free: .byte 0x0f,0x1f,0x44,0,0");
-        assert!(one_fault("probes-nop", &text).contains("jeprobe_hook_free begins with 0x0f"));
+        assert!(one_fault("probes-nop", &text).contains("jeprobe:free: its place begins with 0x0f"));
     }
 
     #[test]
