@@ -477,13 +477,14 @@ fn is_frequent(hook: Hook) -> bool {
     }
 }
 
-/// Order of attaching.
+/// Order of attaching, and backwards of detaching: each step takes the kernel some time, and what the process samples
+/// meanwhile needs its stack.
 fn rank(hook: Hook) -> u32 {
     match hook {
-        Hook::Context | Hook::Record | Hook::Unwind => 0,
+        Hook::Context | Hook::Unwind => 0,
         Hook::Dump | Hook::Mallctl => 1,
         Hook::Free | Hook::ForeignFree => 2,
-        Hook::Alloc | Hook::ForeignAlloc => 3,
+        Hook::Alloc | Hook::ForeignAlloc | Hook::Record => 3,
     }
 }
 

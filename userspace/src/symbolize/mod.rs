@@ -58,7 +58,10 @@ pub fn resolve(profile: &Profile, sources: &Sources) -> Symbols {
             }
         };
         for _ in 1..threads {
-            scope.spawn(work);
+            // Without memory for another thread, those at hand do its work.
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
         }
         work();
     });
