@@ -265,7 +265,7 @@ impl Session {
             Way::Table if pace.next_reading_ns().is_some_and(|due| due <= now) => match self.read_table() {
                 Some(seed) => {
                     let Some(Adaptive { pace, .. }) = &mut self.adaptive else { return };
-                    if pace.is_calm(seed.samples.wrapping_add(seed.frees), seed.began_ns, seed.ended_ns) {
+                    if pace.is_calm(seed.events, seed.began_ns, seed.ended_ns) {
                         self.use_probes(pid);
                     }
                 }
@@ -288,7 +288,7 @@ impl Session {
         if let Some(seed) = self.read_table()
             && let Some(Adaptive { pace, .. }) = &mut self.adaptive
         {
-            pace.use_table(seed.samples.wrapping_add(seed.frees), seed.began_ns, seed.ended_ns);
+            pace.use_table(seed.events, seed.began_ns, seed.ended_ns);
             self.made_good = lost;
             self.note_way(pid);
         } else {

@@ -99,7 +99,8 @@ pub fn memalign(size: usize, align: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 pub fn malloc_slow(size: usize) -> *mut u8 {
-    match if size <= SMALL_MAX { sampled(size) } else { large_cached(size) } {
+    let at_hand = if size <= SMALL_MAX { sampled(size) } else { large_cached(size) };
+    match at_hand {
         Some(block) => block,
         None => allocate(size, 1, false, Place::default()),
     }

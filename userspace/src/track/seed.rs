@@ -31,9 +31,8 @@ pub struct Seed {
     /// `Root::epoch` and whether the process keeps cumulative counts by itself, at the beginning.
     pub epoch: u32,
     pub is_cumulative: bool,
-    /// Samples recorded and freed since the table was set up.
-    pub samples: u64,
-    pub frees: u64,
+    /// Samples recorded and samples freed, together, since the table was set up.
+    pub events: u64,
 }
 
 /// Frames, leaf first, unit avma, and counts since the process started.
@@ -57,7 +56,7 @@ impl Seed {
         let table = Table::open(memory, root)?;
         let root = table.root();
         (seed.epoch, seed.is_cumulative) = (root.epoch, root.opt_accum == 1);
-        (seed.samples, seed.frees) = (root.samples, root.frees);
+        seed.events = root.samples.wrapping_add(root.frees);
         let contexts = table.contexts(|address, _, frames| {
             let entry = SeedContext { frames: frames.to_vec(), cumulative: Counts::ZERO };
             seed.contexts.insert(address, entry);
