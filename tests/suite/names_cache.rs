@@ -96,6 +96,9 @@ fn without_a_place_for_it_nothing_is_said() {
         same(&format!("HOME={home}"), &at_home(Path::new(home), &args), &without);
     }
     same("no directory", &jeprof(Path::new("/proc/nowhere"), "report", &args), &without);
+    let absent = TempDir::new("no-home").join("gone");
+    same("an account without a home", &at_home(&absent, &args), &without);
+    assert!(!absent.exists(), "a home is not ours to make");
 }
 
 #[test]

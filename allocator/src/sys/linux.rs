@@ -550,7 +550,7 @@ mod tests {
         let n = read(fd, &mut buf).expect("readable");
         assert!(buf[..n].starts_with(std::format!("{} ", getpid()).as_bytes()));
         close(fd);
-        assert_eq!(open_read(c"/nonexistent"), Err(Errno(libc::ENOENT)));
+        assert_eq!(open_read(c"/proc/self/none"), Err(Errno(libc::ENOENT)));
         let before = clock_monotonic_ns();
         sleep_ns(1_000_000);
         assert!(clock_monotonic_ns() >= before + 1_000_000);

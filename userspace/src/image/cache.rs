@@ -41,15 +41,16 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// `JEPROBE_CACHE_DIR`, else `jeprobe` in `XDG_CACHE_HOME` or `~/.cache`. `None` when `JEPROBE_CACHE_DIR` is empty, or when
-    /// the directory cannot be made.
+    /// `JEPROBE_CACHE_DIR`, else `jeprobe` in `XDG_CACHE_HOME` or `~/.cache`. `None` when `JEPROBE_CACHE_DIR` is empty, when
+    /// the directory cannot be made, or when there is no home to make it in (accounts of services name one that is not there).
     pub fn of_user() -> Option<Arc<Cache>> {
         let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         match env::var_os("JEPROBE_CACHE_DIR") {
             Some(directory) if directory.is_empty() => None,
             Some(directory) => Cache::at(PathBuf::from(directory)),
             None => {
-                let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+                let caches = absolute("XDG_CACHE_HOME")
+                    .or_else(|| Some(absolute("HOME").filter(|home| home.is_dir())?.join(".cache")))?;
                 Cache::at(caches.join("jeprobe"))
             }
         }
