@@ -14,6 +14,9 @@ use jeprobe_abi::unbias;
 
 /// Longest distance, bytes: leaves room to add it to any byte counter. Reached only with `lg` above 56.
 const MAX_DISTANCE: u64 = 1 << 62;
+/// Draws are whole multiples of 2^-60; so the mean distance is at most 2^60 bytes, whatever `lg` says.
+const LG_UNIT: u32 = 60;
+const UNIT: f64 = (1_u64 << LG_UNIT) as f64;
 
 /// Generator of one thread.
 #[derive(Clone, Copy, Debug)]
@@ -23,72 +26,76 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     pub(crate) const fn seeded(seed: u64) -> Sampler {
-        Sampler { state: seed }
-    }
-
-    /// `SplitMix64`: every seed gives a full-period sequence of its own.
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
+        // Seeds may differ in few bits: these must not show in the first draws.
+        let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Sampler { state: z ^ (z >> 31) }
     }
 
-    /// A draw from the exponential distribution of mean 1, by Marsaglia and Tsang's ziggurat ("The Ziggurat Method for
-    /// Generating Random Variables", 2000): a point chosen evenly below the curve, in one of [`LAYERS`] layers of equal
-    /// area. Most lie where the layer is all below the curve; no logarithm then.
-    #[inline]
-    fn exponential(&mut self) -> f64 {
+    /// Wang Yi's `wyrand`: a counter, and the halves of one product of it. Every seed gives a full-period sequence.
+    #[inline(always)]
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0xa076_1d64_78bd_642f);
+        let product = u128::from(self.state) * u128::from(self.state ^ 0xe703_7ed1_a0b4_28db);
+        (product >> 64) as u64 ^ product as u64
+    }
+
+    /// A draw from the exponential distribution of mean 1, in units of 2^-60, by Marsaglia and Tsang's ziggurat ("The
+    /// Ziggurat Method for Generating Random Variables", 2000): a point chosen evenly below the curve, in one of [`LAYERS`]
+    /// layers of equal area. Most lie where the layer is all below the curve; no logarithm then. The six bits that choose
+    /// the layer are the lowest of the fraction as well, of whose rounding they are a part.
+    #[inline(always)]
+    fn exponential(&mut self) -> u64 {
         let random = self.next();
-        let [edge, inner] = EDGES[random as usize % LAYERS];
-        let x = fraction(random) * edge;
-        if x < inner { x } else { self.beyond(random as usize % LAYERS, x) }
+        let layer = random as usize % LAYERS;
+        let Layer { width, inner } = FIXED[layer];
+        if random < inner {
+            ((u128::from(random) * u128::from(width)) >> 64) as u64
+        } else {
+            self.beyond(layer, fraction(random) * EDGES[layer][0])
+        }
     }
 
     /// What is left of a draw at `x` of a layer, beyond the part that is all below the curve.
     #[cold]
     #[inline(never)]
-    fn beyond(&mut self, mut layer: usize, mut x: f64) -> f64 {
+    fn beyond(&mut self, mut layer: usize, mut x: f64) -> u64 {
+        // A float outside the integer's range is cut to its end.
+        let fixed = |x: f64| (x * UNIT) as u64;
         loop {
             if layer == 0 {
                 // The tail looks like the whole.
-                return TAIL + minus_log(self.next());
+                return fixed(TAIL + minus_log(self.next()));
             }
             let [edge, inner] = EDGES[layer];
             let below = density(edge);
             // Below the curve: y < exp(-x).
             let y = below + fraction(self.next()) * (density(inner) - below);
             if y < density(x) {
-                return x;
+                return fixed(x);
             }
             let random = self.next();
             layer = random as usize % LAYERS;
             x = fraction(random) * EDGES[layer][0];
             if x < EDGES[layer][1] {
-                return x;
+                return fixed(x);
             }
         }
     }
 
     /// Bytes until the next sample point, at least 1; always 1 for `lg == 0`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn distance(&mut self, lg: u32) -> u64 {
         if lg == 0 {
             return 1;
         }
-        // 2^lg: a float's exponent.
-        let mean = f64::from_bits(u64::from(1023 + lg.min(63)) << 52);
-        // Signed, as the processor converts; a float outside the integer's range is cut to its ends.
-        let distance = (mean * self.exponential()).min(MAX_DISTANCE as f64);
-        let whole = distance as i64;
-        let up = whole + i64::from((whole as f64) < distance);
-        up.max(1).cast_unsigned()
+        // One more than the whole bytes below it: the same as rounding up, but for whole draws, which are none.
+        (self.exponential() >> (LG_UNIT - lg.min(LG_UNIT))).min(MAX_DISTANCE - 1) + 1
     }
 }
 
 /// In 0..1, by 53 bits; the low bits of `random`, which choose the layer, are not among them.
-#[inline]
 fn fraction(random: u64) -> f64 {
     (random >> 11).cast_signed() as f64 * (1.0 / (1_u64 << 53) as f64)
 }
@@ -123,6 +130,28 @@ const fn edges() -> [[f64; 2]; LAYERS] {
     }
     table
 }
+
+/// A layer as whole numbers.
+#[derive(Clone, Copy)]
+struct Layer {
+    /// In units of 2^-60.
+    width: u64,
+    /// How far it is all below the curve, in units of 2^-64 of its width.
+    inner: u64,
+}
+
+/// shape [Layer; 64]: [`EDGES`] as whole numbers. 1 KiB.
+static FIXED: [Layer; LAYERS] = {
+    const TABLE: [[f64; 2]; LAYERS] = edges();
+    let mut fixed = [Layer { width: 0, inner: 0 }; LAYERS];
+    let mut i = 0;
+    while i < LAYERS {
+        let [width, inner] = TABLE[i];
+        fixed[i] = Layer { width: (width * UNIT) as u64, inner: (inner / width * 18_446_744_073_709_551_616.0) as u64 };
+        i += 1;
+    }
+    fixed
+};
 
 /// Log2 of the steps that an octave is cut into.
 const LG_STEPS: u32 = 6;
@@ -257,7 +286,7 @@ fn compute(slot: &Cell<Weight>, usable: u64, lg: u32) -> Weighed {
 #[cfg(test)]
 mod tests {
     use super::{
-        EDGES, LAYERS, MAX_DISTANCE, STEPS, Sampler, TAIL, TAIL_DENSITY, Weighed, Weights, density, minus_log,
+        EDGES, LAYERS, MAX_DISTANCE, STEPS, Sampler, TAIL, TAIL_DENSITY, UNIT, Weighed, Weights, density, minus_log,
     };
     use jeprobe_abi::unbias;
     use std::vec::Vec;
@@ -339,7 +368,7 @@ mod tests {
         let mut counts = [0_u64; 40];
         let ends: Vec<f64> = (0..=40).map(|i| f64::from(i) * 0.3).collect();
         for _ in 0..draws {
-            let at = (sampler.exponential() / 0.3) as usize;
+            let at = (sampler.exponential() as f64 / UNIT / 0.3) as usize;
             if let Some(count) = counts.get_mut(at) {
                 *count += 1;
             }
