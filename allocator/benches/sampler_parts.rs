@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use jeprobe_alloc::conf::Options;
 use jeprobe_alloc::prof::pieces::{Draws, Records, Walk};
-use jeprobe_alloc::prof::{self, Object, ThreadProf, hooks};
+use jeprobe_alloc::prof::{self, Caller, Object, ThreadProf, hooks};
 
 const DEPTH: usize = 20;
 const ROUNDS: u32 = 5;
@@ -69,7 +69,7 @@ fn run(part: &str, count: u64) {
             let ptr = 0x10_0000 + (i as usize % 1024) * 64;
             match part {
                 "dormant" => {
-                    black_box(prof::sample(&thread, None, 256, i, i, 1));
+                    black_box(prof::sample(&thread, None, 256, i, i, 1, Caller::UNKNOWN));
                 }
                 "draw" => {
                     black_box(draws.draw(black_box(19)));
@@ -95,7 +95,7 @@ fn run(part: &str, count: u64) {
                 }
                 "sample" => {
                     let object = Object { ptr, home: 0, requested: 250, usable: 256 };
-                    assert!(prof::sample(&thread, Some(object), 256, i, i, 1).marked);
+                    assert!(prof::sample(&thread, Some(object), 256, i, i, 1, Caller::UNKNOWN).marked);
                     assert!(prof::free(&thread, ptr, 0, 256));
                 }
                 _ => panic!("no part {part}"),

@@ -10,7 +10,7 @@ use std::process::Command;
 use jeprobe_abi::drops::Reason;
 use jeprobe_abi::unbias::{self, Written};
 use jeprobe_alloc::conf::Options;
-use jeprobe_alloc::prof::{self, DumpError, Object, ThreadProf};
+use jeprobe_alloc::prof::{self, Caller, DumpError, Object, ThreadProf};
 
 const LG: u32 = 12;
 
@@ -41,6 +41,7 @@ impl Pretend {
                 self.allocated,
                 0,
                 1,
+                Caller::UNKNOWN,
             );
             self.next = self.allocated + outcome.distance;
         }
@@ -182,6 +183,7 @@ fn known_bytes_come_out_of_the_file_and_failures_say_why() {
     assert!(!text.contains("\n@ "));
 
     failures(&dir);
+    rates();
     threads(&dir, &mut from);
     requests(&dir, &mut from);
     std::fs::remove_dir_all(&dir).expect("clean up");
@@ -210,6 +212,22 @@ fn failures(dir: &Path) {
     for name in [format!("own.{pid}.0.m0.heap"), format!("own.{pid}.1.m1.heap")] {
         assert!(dir.join(&name).exists(), "{name}");
     }
+}
+
+/// A change of the mean distance is seen without a sample point, once.
+fn rates() {
+    let thread = ThreadProf::NEW;
+    assert_eq!(prof::redraw(&thread), None, "a thread that did not start");
+    for (before, after) in [(36, LG), (LG, 36), (0, LG), (LG, 0)] {
+        prof::reset(Some(before));
+        prof::thread_init(&thread);
+        assert_eq!(prof::redraw(&thread), None);
+        prof::reset(Some(after));
+        // Beyond 40 means once in 10^17 draws.
+        assert!(prof::redraw(&thread).is_some_and(|distance| (1..=40 << after).contains(&distance)));
+        assert_eq!(prof::redraw(&thread), None);
+    }
+    prof::reset(Some(LG + 1));
 }
 
 /// A slot that served a thread serves the next one, which samples under a number of its own.

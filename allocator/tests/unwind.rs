@@ -10,7 +10,7 @@ use std::process::Command;
 
 use jeprobe_abi::drops::Reason;
 use jeprobe_alloc::conf::Options;
-use jeprobe_alloc::prof::{self, Object, ThreadProf};
+use jeprobe_alloc::prof::{self, Caller, Object, ThreadProf};
 
 type Callback = extern "C" fn(*mut c_void);
 type Chain = unsafe extern "C" fn(Callback, *mut c_void) -> c_int;
@@ -85,7 +85,8 @@ extern "C" fn take(data: *mut c_void) {
     // SAFETY: the chain passes on what `stack_of` gave it.
     let thread = unsafe { &*data.cast::<ThreadProf>() };
     let object = Object { ptr: 0x4000_0000, home: 0, requested: 99, usable: 100 };
-    let outcome = prof::sample(thread, Some(object), 100, 0, 0, jeprobe_alloc::sys::clock_monotonic_ns());
+    let outcome =
+        prof::sample(thread, Some(object), 100, 0, 0, jeprobe_alloc::sys::clock_monotonic_ns(), Caller::UNKNOWN);
     assert!(outcome.marked);
 }
 

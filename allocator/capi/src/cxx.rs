@@ -22,6 +22,7 @@ use core::arch::{asm, global_asm};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 use jeprobe_alloc::api::{self, Place};
+use jeprobe_alloc::prof::Caller;
 use jeprobe_alloc::{conf, diag};
 
 unsafe extern "C" {
@@ -31,7 +32,8 @@ unsafe extern "C" {
     fn jeprobe_new_quiet(size: usize, align: usize) -> *mut c_void;
 }
 
-// Both functions keep size in rbx and alignment in r12, 16-byte stack alignment at calls, and CFI that is right at each
+// Both functions are jumped to with the stack as the caller of the operator left it: its registers are the last three arguments
+// of the first attempt. They keep size in rbx and alignment in r12, 16-byte stack alignment at calls, and CFI that is right at each
 // call, since any of the handler's frames may unwind through here.
 global_asm!(
     ".pushsection .text.jeprobe_new_throwing,\"ax\",@progbits",
@@ -41,6 +43,9 @@ global_asm!(
     ".type jeprobe_new_throwing,@function",
     "jeprobe_new_throwing:",
     ".cfi_startproc",
+    "mov rdx, [rsp]",
+    "lea rcx, [rsp + 8]",
+    "mov r8, rbp",
     "push rbx",
     ".cfi_adjust_cfa_offset 8",
     ".cfi_rel_offset rbx, 0",
@@ -61,6 +66,7 @@ global_asm!(
     "test rax, rax",
     "je 4f",
     "call rax",
+    "xor edx, edx",
     "jmp 2b",
     "4:",
     "mov rdi, rbx",
@@ -133,6 +139,9 @@ global_asm!(
     ".cfi_startproc",
     ".cfi_personality 0x9b, .Ljeprobe_new_personality",
     ".cfi_lsda 0x1b, .Ljeprobe_new_table",
+    "mov rdx, [rsp]",
+    "lea rcx, [rsp + 8]",
+    "mov r8, rbp",
     "push rbx",
     ".cfi_adjust_cfa_offset 8",
     ".cfi_rel_offset rbx, 0",
@@ -155,6 +164,7 @@ global_asm!(
     ".Ljeprobe_new_try:",
     "call rax",
     ".Ljeprobe_new_try_end:",
+    "xor edx, edx",
     "jmp 2b",
     // The unwinder enters here with the exception in rax and the registers of this frame restored.
     ".Ljeprobe_new_catch:",
@@ -179,9 +189,14 @@ global_asm!(
     new_handler = sym new_handler,
 );
 
-/// One try to allocate; null when there is no memory. With `experimental_infallible_new` it does not return then.
-extern "C" fn attempt(size: usize, align: usize) -> *mut c_void {
-    let block = if align == 0 { api::malloc(size) } else { api::allocate(size, align, false, Place::default()) };
+/// One try to allocate; null when there is no memory. `pc`, `sp`, `bp`: as for `Caller::new`; `pc` 0 when unknown. With `experimental_infallible_new` it does not return then.
+extern "C" fn attempt(size: usize, align: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
+    let caller = Caller::new(pc, sp, bp);
+    let block = if align == 0 {
+        api::malloc_slow_for(size, caller)
+    } else {
+        api::allocate(size, align, false, Place::default())
+    };
     if block.is_null() && conf::options().experimental_infallible_new {
         diag::Line::new()
             .text("Allocation of size ")

@@ -9,11 +9,13 @@
 //!
 //! No successful call changes errno, and `free` never does.
 
+use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
 
 use jeprobe_alloc::api::{self, foreign};
 use jeprobe_alloc::conf::{self, ZeroRealloc};
 use jeprobe_alloc::diag::Line;
+use jeprobe_alloc::prof::Caller;
 use jeprobe_alloc::{stats, sys};
 
 #[cold]
@@ -66,10 +68,18 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
     }
 }
 
+/// What is left of `malloc`, which jumps here: the stack is as its caller left it. So who that is need not be walked for
+/// when the block is sampled.
 #[cold]
-#[inline(never)]
-fn malloc_slow(size: usize) -> *mut c_void {
-    let block = api::malloc_slow(size);
+#[unsafe(naked)]
+extern "C" fn malloc_slow(size: usize) -> *mut c_void {
+    naked_asm!("mov rsi, [rsp]", "lea rdx, [rsp + 8]", "mov rcx, rbp", "jmp {further}", further = sym malloc_for)
+}
+
+/// `pc`, `sp`, `bp`: as for `Caller::new`.
+#[cold]
+extern "C" fn malloc_for(size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
+    let block = api::malloc_slow_for(size, Caller::new(pc, sp, bp));
     if block.is_null() { out_of_memory("malloc") } else { block.cast() }
 }
 

@@ -14,7 +14,7 @@ use crate::ds::stack::Stack;
 use crate::emap;
 use crate::pages::Fit;
 use crate::prim::Ordering;
-use crate::prof;
+use crate::prof::{self, Caller};
 use crate::sizeclass::{self, CACHED_MAX, GRANULE, LOOKUP_MAX, SMALL_MAX};
 use crate::stats;
 use crate::sys;
@@ -99,17 +99,31 @@ pub fn memalign(size: usize, align: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 pub fn malloc_slow(size: usize) -> *mut u8 {
-    let at_hand = if size <= SMALL_MAX { sampled(size) } else { large_cached(size) };
+    malloc_slow_for(size, Caller::UNKNOWN)
+}
+
+/// As [`malloc_slow`], for an entry point that knows who called it.
+#[inline(always)]
+pub fn malloc_slow_for(size: usize, caller: Caller) -> *mut u8 {
+    let at_hand = if size <= SMALL_MAX { sampled(size, caller) } else { large_cached(size, caller) };
     match at_hand {
         Some(block) => block,
-        None => allocate(size, 1, false, Place::default()),
+        None => malloc_uncached(size, caller),
+    }
+}
+
+#[inline(never)]
+fn malloc_uncached(size: usize, caller: Caller) -> *mut u8 {
+    match sizeclass::usable(size) {
+        Some(usable) => allocate_usable(size, usable, 1, false, Place::default(), Fit::Tight, caller),
+        None => core::ptr::null_mut(),
     }
 }
 
 /// A small block that becomes a sample, of those that the thread keeps for that; `None` when more is to be done. As the
 /// cached blocks, these are not filled.
 #[inline(always)]
-fn sampled(size: usize) -> Option<*mut u8> {
+fn sampled(size: usize, caller: Caller) -> Option<*mut u8> {
     let slot = thread::slot();
     let class = sizeclass::small_index(size);
     let usable = sizeclass::size_of_index(class);
@@ -121,14 +135,14 @@ fn sampled(size: usize) -> Option<*mut u8> {
     if slot.collect_due(usable) {
         collect(slot);
     }
-    sample(slot, block, size, usable, true);
+    sample(slot, block, size, usable, true, caller);
     slot.settle_threshold();
     Some(block)
 }
 
 /// A block above the stacks' sizes out of the thread's cache.
 #[inline]
-fn large_cached(size: usize) -> Option<*mut u8> {
+fn large_cached(size: usize, caller: Caller) -> Option<*mut u8> {
     if size <= CACHED_MAX {
         return None;
     }
@@ -137,7 +151,7 @@ fn large_cached(size: usize) -> Option<*mut u8> {
     // The lists of a closed cache are empty.
     let block = slot.cache.large.take(usable)?.addr();
     if slot.count_alloc(usable) {
-        event(slot, block, size, usable, false);
+        event(slot, block, size, usable, false, caller);
     }
     Some(block)
 }
@@ -169,15 +183,24 @@ pub fn allocate(size: usize, align: usize, zeroed: bool, place: Place) -> *mut u
 pub(super) fn allocate_fit(size: usize, align: usize, zeroed: bool, place: Place, fit: Fit) -> *mut u8 {
     let usable = if align <= 1 { sizeclass::usable(size) } else { sizeclass::usable_aligned(size, align) };
     match usable {
-        Some(usable) => allocate_usable(size, usable, align, zeroed, place, fit),
+        Some(usable) => allocate_usable(size, usable, align, zeroed, place, fit, Caller::UNKNOWN),
         None => core::ptr::null_mut(),
     }
 }
 
-fn allocate_usable(size: usize, usable: usize, align: usize, zeroed: bool, place: Place, fit: Fit) -> *mut u8 {
+fn allocate_usable(
+    size: usize,
+    usable: usize,
+    align: usize,
+    zeroed: bool,
+    place: Place,
+    fit: Fit,
+    caller: Caller,
+) -> *mut u8 {
     let slot = boot::current();
     let Some(arena) = arena_of(slot, place) else { return core::ptr::null_mut() };
     let cache = cache_of(slot, place);
+    renew_distance(slot);
     let mut block = None;
     if usable <= SMALL_MAX && slot.sample_comes(usable) && prof::wanted(slot.prof()) {
         let class = sizeclass::small_index(usable);
@@ -198,7 +221,7 @@ fn allocate_usable(size: usize, usable: usize, align: usize, zeroed: bool, place
     let Some(Fresh { block, is_zero }) = block else { return core::ptr::null_mut() };
     fill_new(block, usable, zeroed, is_zero);
     if slot.count_alloc(usable) {
-        event(slot, block, size, usable, sampled);
+        event(slot, block, size, usable, sampled, caller);
     }
     block
 }
@@ -283,14 +306,32 @@ pub(super) unsafe fn zero(block: *mut u8, bytes: usize) {
 /// The thread's counter passed its threshold: collect, decay, sample. `sampled`: a small block that may be sampled, since
 /// its slab is off the fast path of `free`.
 #[cold]
-pub(super) fn event(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, sampled: bool) {
+pub(super) fn event(
+    slot: &'static Slot,
+    block: *mut u8,
+    requested: usize,
+    usable: usize,
+    sampled: bool,
+    caller: Caller,
+) {
     if slot.collect_due(usable) {
         collect(slot);
+        renew_distance(slot);
     }
     if slot.sample_due() {
-        sample(slot, block, requested, usable, sampled || usable > SMALL_MAX);
+        sample(slot, block, requested, usable, sampled || usable > SMALL_MAX, caller);
     }
     slot.settle_threshold();
+}
+
+/// Has the thread draw its next sample point anew when the mean distance was changed. The slow paths ask, so a thread goes
+/// on by the old one while its cache has what it wants, for a collection step at most.
+#[inline]
+fn renew_distance(slot: &'static Slot) {
+    if let Some(distance) = prof::redraw(slot.prof()) {
+        slot.set_sample_distance(distance);
+        slot.settle_threshold();
+    }
 }
 
 #[cold]
@@ -308,13 +349,13 @@ fn collect(slot: &'static Slot) {
 
 /// The sample point is reached. `may`: the block may be a sample.
 #[inline(never)]
-fn sample(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, may: bool) {
+fn sample(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, may: bool, caller: Caller) {
     let now_ns = sys::clock_recent_ns();
     let (allocated, deallocated) =
         (slot.allocated().load(Ordering::Relaxed), slot.deallocated().load(Ordering::Relaxed));
     let extent = if may { emap::word(block.addr()).extent() } else { None };
     let object = extent.map(|extent| prof::Object { ptr: block.addr(), home: extent.arena(), requested, usable });
-    let outcome = prof::sample(slot.prof(), object, usable, allocated, deallocated, now_ns);
+    let outcome = prof::sample(slot.prof(), object, usable, allocated, deallocated, now_ns, caller);
     if outcome.marked
         && usable > SMALL_MAX
         && let Some(extent) = extent

@@ -11,6 +11,7 @@ use crate::arenas;
 use crate::emap;
 use crate::extent::Extent;
 use crate::pages::Fit;
+use crate::prof::Caller;
 use crate::ptr::{BlockPtr, UserPtr};
 use crate::sizeclass::{self, LARGE_MAX, LARGE_MIN, SMALL_MAX};
 use crate::sys;
@@ -131,7 +132,7 @@ fn resize_large(block: BlockPtr, extent: &'static Extent, requested: usize, new:
     end_sample(slot, block, extent, old);
     slot.count_free(old);
     if slot.count_alloc(new) {
-        event(slot, block.0, requested, new, false);
+        event(slot, block.0, requested, new, false, Caller::UNKNOWN);
     }
     true
 }

@@ -30,13 +30,9 @@ use super::records::jeprobe_root;
 use super::rule::{Key, Registers, Rule, Rules, Step};
 use super::trace::{Trace, Walked};
 use super::walker::{self, generation, own_text, refresh, take_walker};
-use super::way::{Link, Words};
+use super::way::{Caller, Link, Start, Words};
 #[cfg(test)]
 use crate::sys;
-
-/// Time between two looks without any doubt, ns. A library that came to the place of another may be walked by the wrong
-/// tables without an error; this is for how long.
-const ROUTINE_NS: u64 = 1_000_000_000;
 
 /// The stack that a thread was last seen on: addresses `low..high` are mapped as long as the thread runs there.
 #[derive(Clone, Copy, Debug)]
@@ -106,51 +102,58 @@ impl Words for StackWords {
     }
 }
 
+/// Where a walk begins that is made for `caller`.
+#[inline(always)]
+pub(crate) fn start(caller: Caller) -> Start {
+    Start::new(caller, here(), &own_text())
+}
+
 /// Frames of a stack that are kept.
 #[inline(always)]
 fn max_frames() -> usize {
     (jeprobe_root.max_frames.load(Ordering::Relaxed) as usize).clamp(1, MAX_FRAMES)
 }
 
-/// The counts of the stack on which `first` stands, when it is one that `trace` keeps (`Trace::keep`).
+/// The counts of the stack on which `start` stands, when it is one that `trace` keeps (`Trace::keep`).
 #[inline(always)]
-pub(crate) fn recall(trace: &mut Trace, stack: Stack, first: Registers, now_ns: u64) -> Option<Recalled> {
-    if now_ns >= walker::next_refresh_ns().saturating_add(ROUTINE_NS) || !(stack.low..stack.high).contains(&first.sp) {
+pub(crate) fn recall(trace: &mut Trace, stack: Stack, start: Start, now_ns: u64) -> Option<Recalled> {
+    let sp = start.at.sp;
+    if now_ns >= walker::routine_refresh_ns() || !(stack.low..stack.high).contains(&sp) {
         return None;
     }
-    let words = StackWords::new(first.sp, stack.high);
-    let own = own_text();
+    let words = StackWords::new(sp, stack.high);
     let generation = generation()?;
-    let recalled = trace.recall(first, stack.high, generation, max_frames(), &words, |pc| own.contains(&pc))?;
+    let own = own_text();
+    let recalled = trace.recall(start, stack.high, generation, max_frames(), &words, |pc| own.contains(&pc))?;
     #[cfg(debug_assertions)]
-    compare_recalled(recalled, generation, first, words);
+    compare_recalled(recalled, generation, if start.in_program { here() } else { start.at }, stack.high);
     Some(recalled)
 }
 
-/// Walks the stack from `first` on, registers of a function that is running; the frames are in `trace`, leaf first, without
+/// Walks the stack from `start` on, in a function that is running; the frames are in `trace`, leaf first, without
 /// the allocator's own when it is a library of its own. `None` when no stack can be walked.
 #[inline(never)]
-pub(crate) fn walk(trace: &mut Trace, stack: &mut Stack, first: Registers, now_ns: u64) -> Option<Walked> {
+pub(crate) fn walk(trace: &mut Trace, stack: &mut Stack, start: Start, now_ns: u64) -> Option<Walked> {
     let max = max_frames();
     if walker::knows_nothing() {
         // Without a snapshot there is no stack at all: worth waiting for.
         refresh(true);
-    } else if now_ns >= walker::next_refresh_ns().saturating_add(ROUTINE_NS) {
+    } else if now_ns >= walker::routine_refresh_ns() {
         refresh(false);
     }
-    if !(stack.low..stack.high).contains(&first.sp) {
-        locate(stack, first.sp)?;
+    if !(stack.low..stack.high).contains(&start.at.sp) {
+        locate(stack, start.at.sp)?;
     }
-    let words = StackWords::new(first.sp, stack.high);
+    let words = StackWords::new(start.at.sp, stack.high);
     let generation = generation()?;
-    let walked = trace.walk(first, stack.high, generation, max, &words, &mut Tables::new(words));
+    let walked = trace.walk(start, stack.high, generation, max, &words, &mut Tables::new(words));
     let walked = if walked.doubtful && now_ns >= walker::next_refresh_ns() {
-        walk_again(trace, first, stack.high, generation, max, words, walked)?
+        walk_again(trace, start, stack.high, generation, max, words, walked)?
     } else {
         walked
     };
     #[cfg(debug_assertions)]
-    compare(trace, walked, first, words, max);
+    compare(trace, walked, if start.in_program { here() } else { start.at }, stack.high, max);
     Some(walked)
 }
 
@@ -159,7 +162,7 @@ pub(crate) fn walk(trace: &mut Trace, stack: &mut Stack, first: Registers, now_n
 #[inline(never)]
 fn walk_again(
     trace: &mut Trace,
-    first: Registers,
+    start: Start,
     high: u64,
     generation: u64,
     max: usize,
@@ -171,13 +174,17 @@ fn walk_again(
     if newer == generation {
         return Some(walked);
     }
-    Some(trace.walk(first, high, newer, max, &words, &mut Tables::new(words)))
+    Some(trace.walk(start, high, newer, max, &words, &mut Tables::new(words)))
 }
 
 /// The program's own registers as they are right after its call into the allocator. `None` without a walker, when the
 /// walk fails, and when the allocator is not a library of its own.
 #[inline(never)]
-pub(crate) fn caller(trace: &mut Trace, stack: &mut Stack, first: Registers) -> Option<Registers> {
+pub(crate) fn caller(trace: &mut Trace, stack: &mut Stack, start: Start) -> Option<Registers> {
+    if start.in_program {
+        return Some(start.at);
+    }
+    let first = start.at;
     // The allocator's own code does not move: a snapshot that knows it never grows too old for this.
     if walker::knows_nothing() {
         refresh(true);
@@ -285,9 +292,9 @@ fn find_stack(stack: &mut Stack, sp: u64, buf: &mut [u8]) {
 
 /// Walks the stack a second time, by the unwinder alone, and compares.
 #[cfg(debug_assertions)]
-fn compare(trace: &Trace, found: Walked, first: Registers, words: StackWords, max: usize) {
+fn compare(trace: &Trace, found: Walked, first: Registers, high: u64, max: usize) {
     let before = generation();
-    let Some((frames, truncated)) = frames_by_tables(first, words, max) else { return };
+    let Some((frames, truncated)) = frames_by_tables(first, high, max) else { return };
     if generation() == before && trace.is_of(before) {
         let kept: alloc::vec::Vec<u64> = trace.frames(found).collect();
         assert_eq!((kept, found.truncated), (frames, truncated), "remembered walk against one by tables");
@@ -296,8 +303,8 @@ fn compare(trace: &Trace, found: Walked, first: Registers, words: StackWords, ma
 
 /// The same for a stack that was recalled by the rules of `before`.
 #[cfg(debug_assertions)]
-fn compare_recalled(recalled: Recalled, before: u64, first: Registers, words: StackWords) {
-    let Some((frames, truncated)) = frames_by_tables(first, words, max_frames()) else { return };
+fn compare_recalled(recalled: Recalled, before: u64, first: Registers, high: u64) {
+    let Some((frames, truncated)) = frames_by_tables(first, high, max_frames()) else { return };
     if generation() == Some(before) {
         let kept = recalled.tctx.context.get().map(|context| context.frames().to_vec());
         assert_eq!((kept, recalled.truncated), (Some(frames), truncated), "recalled stack against one by tables");
@@ -305,7 +312,8 @@ fn compare_recalled(recalled: Recalled, before: u64, first: Registers, words: St
 }
 
 #[cfg(debug_assertions)]
-fn frames_by_tables(first: Registers, words: StackWords, max: usize) -> Option<(alloc::vec::Vec<u64>, bool)> {
+fn frames_by_tables(first: Registers, high: u64, max: usize) -> Option<(alloc::vec::Vec<u64>, bool)> {
+    let words = StackWords::new(first.sp, high);
     let mut slot = take_walker()?;
     let mut frames = alloc::vec::Vec::new();
     let truncated = slot.as_deref_mut()?.walk(first, &words, max, |frame| frames.push(frame));
@@ -337,7 +345,8 @@ mod tests {
         if n == 0 {
             let mut stack = Stack::UNKNOWN;
             let mut trace = Trace::new().expect("memory");
-            let walked = walk(&mut trace, &mut stack, here(), sys::clock_monotonic_ns()).expect("a walker");
+            let walked =
+                walk(&mut trace, &mut stack, Start::inside(here()), sys::clock_monotonic_ns()).expect("a walker");
             assert!(!walked.truncated);
             *out = trace.frames(walked).collect();
             return 1;
@@ -382,7 +391,7 @@ mod tests {
     fn in_a_program_without_a_library_of_its_own_there_is_no_way_out() {
         let mut stack = Stack::UNKNOWN;
         let mut trace = Trace::new().expect("memory");
-        assert_eq!(caller(&mut trace, &mut stack, here()), None);
+        assert_eq!(caller(&mut trace, &mut stack, start(Caller::new(1, 2, 3))), None);
     }
 
     #[test]

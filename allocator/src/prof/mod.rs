@@ -27,8 +27,9 @@ mod way;
 pub use self::dump::DumpError;
 pub use self::recorder::{
     NameError, Object, Outcome, ThreadProf, active, boot, dump, free, interval_bytes, lg_sample, postfork_child,
-    postfork_parent, prefork, reset, sample, serve_requests, set_active, set_gauges, set_prefix, set_thread_active,
-    set_thread_active_init, set_thread_name, thread_active, thread_active_init, thread_exit, thread_init, thread_name,
-    wanted,
+    postfork_parent, prefork, redraw, reset, sample, serve_requests, set_active, set_gauges, set_prefix,
+    set_thread_active, set_thread_active_init, set_thread_name, thread_active, thread_active_init, thread_exit,
+    thread_init, thread_name, wanted,
 };
 pub use self::records::{RootCell, jeprobe_root};
+pub use self::way::Caller;

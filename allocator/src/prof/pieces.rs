@@ -13,6 +13,7 @@ use super::sampler::{Sampler, Weights};
 use super::table::{self, Frames, Sample};
 use super::threads;
 use super::trace::Trace;
+use super::way::Caller;
 use crate::sys;
 
 /// What a thread needs to walk its stack.
@@ -30,8 +31,8 @@ impl Walk {
     /// Walks the stack, remembering the last walk; number of frames.
     #[inline(never)]
     pub fn remembered(&mut self) -> Option<usize> {
-        let (first, now_ns) = (backtrace::here(), sys::clock_recent_ns());
-        backtrace::walk(&mut self.trace, &mut self.stack, first, now_ns).map(|walked| walked.depth)
+        let (start, now_ns) = (backtrace::start(Caller::UNKNOWN), sys::clock_recent_ns());
+        backtrace::walk(&mut self.trace, &mut self.stack, start, now_ns).map(|walked| walked.depth)
     }
 
     /// Walks the stack by known rules, remembering nothing; number of frames.

@@ -42,6 +42,7 @@ use super::rule::Registers;
 use super::sampler::{Sampler, Weights};
 use super::table::{self, Frames, Sample};
 use super::trace::Trace;
+use super::way::{Caller, Start};
 use super::{exit, hooks, lives, threads, walker};
 use crate::conf::{self, Options};
 use crate::sys;
@@ -169,6 +170,14 @@ pub fn thread_init(thread: &ThreadProf) -> u64 {
     thread.draw()
 }
 
+/// The distance from here to the next sample point of a thread whose current one was drawn by another mean than the one in
+/// force now; `None` when it need not be drawn again. What the thread allocated since its last draw does not matter: the
+/// distribution has no memory.
+#[inline]
+pub fn redraw(thread: &ThreadProf) -> Option<u64> {
+    (thread.ready.get() && thread.drawn_lg.get() != lg_sample()).then(|| thread.draw())
+}
+
 /// An allocated object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
@@ -193,7 +202,7 @@ pub fn wanted(thread: &ThreadProf) -> bool {
 
 /// A thread reached its sample point with the allocation of `usable` bytes; of `object`, unless that is one that cannot
 /// be recorded. `allocated`, `deallocated`: the thread's counters, usable bytes. `now_ns`: about now, on the clock of
-/// `sys::clock_recent_ns`. No lock is held. Called in one place of the allocator, which it becomes a part of.
+/// `sys::clock_recent_ns`; `caller`: who called the allocator. No lock is held. Called in one place of the allocator, which it becomes a part of.
 #[inline(always)]
 pub fn sample(
     thread: &ThreadProf,
@@ -202,6 +211,7 @@ pub fn sample(
     allocated: u64,
     deallocated: u64,
     now_ns: u64,
+    caller: Caller,
 ) -> Outcome {
     if !thread.ready.get() {
         // The first distance begins before this allocation.
@@ -243,7 +253,7 @@ pub fn sample(
             // moment.
             time_ns: if wanted && hooks::free_wanted() { sys::clock_monotonic_ns() } else { now_ns },
         };
-        marked = take(thread, &sample, active, wanted);
+        marked = take(thread, &sample, active, wanted, caller);
     }
     if let Some(record) = thread.record.get() {
         // Relaxed: statistics.
@@ -264,16 +274,16 @@ pub fn sample(
 
 /// Records a sample and tells the tracer; true when it is in the table.
 #[inline(always)]
-fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> bool {
+fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool, from: Caller) -> bool {
     let root = &jeprobe_root;
     lives::fetch(sample.ptr, sample.home);
     let unwind = active || hooks::context_wanted();
     walker::tidy(sample.time_ns);
     let record = thread.record();
-    let first = backtrace::here();
+    let start = backtrace::start(from);
     let tctx = record.and_then(|record| {
         if unwind {
-            stack_counts(thread, record, first, sample.time_ns)
+            stack_counts(thread, record, start, sample.time_ns)
         } else {
             table::no_context(false).and_then(|context| table::tctx(context, record))
         }
@@ -288,7 +298,7 @@ fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> boo
     if wanted {
         let Sample { ptr, usable_bytes, weight, requested_bytes, .. } = *sample;
         // Who did not ask for the process's own stacks may walk them himself, and the allocator has no frame pointers.
-        if let Some(caller) = if unwind { None } else { caller(thread, first) } {
+        if let Some(caller) = if unwind { None } else { caller(thread, start) } {
             hooks::alloc_from(ptr, usable_bytes, weight.bytes, caller.pc, requested_bytes, caller.bp);
         } else {
             let context = tctx.and_then(|tctx| tctx.context.get());
@@ -299,13 +309,13 @@ fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool) -> boo
     recorded
 }
 
-/// Where the program called the allocator, if that can be found; `first`: registers of a function that is running.
+/// Where the program called the allocator, if that can be found, in whose function that is running `start` stands.
 #[cold]
 #[inline(never)]
-fn caller(thread: &ThreadProf, first: Registers) -> Option<Registers> {
+fn caller(thread: &ThreadProf, start: Start) -> Option<Registers> {
     with_trace(thread, |trace| {
         let mut stack = thread.stack.get();
-        let caller = backtrace::caller(trace, &mut stack, first);
+        let caller = backtrace::caller(trace, &mut stack, start);
         thread.stack.set(stack);
         caller
     })
@@ -320,11 +330,11 @@ fn with_trace<R>(thread: &ThreadProf, act: impl FnOnce(&mut Trace) -> Option<R>)
     result
 }
 
-/// The counts of the stack in its thread on which `first` stands; those of no stack when there is none.
+/// The counts of the stack in its thread on which `start` stands; those of no stack when there is none.
 #[inline(always)]
-fn stack_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, first: Registers, now_ns: u64) -> Option<Ptr<TctxCell>> {
+fn stack_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, start: Start, now_ns: u64) -> Option<Ptr<TctxCell>> {
     if let Some(mut trace) = thread.trace.take() {
-        let recalled = backtrace::recall(&mut trace, thread.stack.get(), first, now_ns);
+        let recalled = backtrace::recall(&mut trace, thread.stack.get(), start, now_ns);
         thread.trace.set(Some(trace));
         if let Some(recalled) = recalled {
             if recalled.truncated {
@@ -333,13 +343,13 @@ fn stack_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, first: Registers, 
             return Some(recalled.tctx);
         }
     }
-    walk_counts(thread, record, first, now_ns)
+    walk_counts(thread, record, start, now_ns)
 }
 
 /// As [`stack_counts`], for a stack that is not familiar.
 #[inline(never)]
-fn walk_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, first: Registers, now_ns: u64) -> Option<Ptr<TctxCell>> {
-    with_trace(thread, |trace| walked_counts(thread, record, trace, first, now_ns)).or_else(|| {
+fn walk_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, start: Start, now_ns: u64) -> Option<Ptr<TctxCell>> {
+    with_trace(thread, |trace| walked_counts(thread, record, trace, start, now_ns)).or_else(|| {
         thread.tctx.set(None);
         jeprobe_root.drop_one(Reason::NoStack);
         table::no_context(true).and_then(|context| table::tctx(context, record))
@@ -350,11 +360,11 @@ fn walked_counts(
     thread: &ThreadProf,
     record: Ptr<ThreadCell>,
     trace: &mut Trace,
-    first: Registers,
+    start: Start,
     now_ns: u64,
 ) -> Option<Ptr<TctxCell>> {
     let mut stack = thread.stack.get();
-    let walked = backtrace::walk(trace, &mut stack, first, now_ns);
+    let walked = backtrace::walk(trace, &mut stack, start, now_ns);
     thread.stack.set(stack);
     let walked = walked.filter(|walked| walked.depth != 0)?;
     if walked.truncated {

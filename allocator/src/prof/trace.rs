@@ -37,7 +37,7 @@ use jeprobe_abi::logic::{HASH_SEED, hash_end, hash_step};
 use super::familiar::{Familiars, Kept, Recalled};
 use super::records::{Ptr, TctxCell};
 use super::rule::{self, EndedBy, Key, Kind, Registers, Rule, Rules, Step};
-use super::way::{self, Link, Ways, Words};
+use super::way::{self, Link, Start, Ways, Words};
 
 /// Frames walked at most: those that are kept and some more, of which the outermost are kept.
 const MAX_DEPTH: usize = MAX_FRAMES + 20;
@@ -152,11 +152,11 @@ impl Trace {
         generation == Some(self.generation)
     }
 
-    /// Walks from `first` to the end of the stack at `high`, by the rules of `generation`. At most `max` frames are kept,
-    /// without that of `first` and without the allocator's own at the leaf end.
+    /// Walks from `start` to the end of the stack at `high`, by the rules of `generation`. At most `max` frames are kept,
+    /// without that of a `start` in the allocator and without the allocator's own at the leaf end.
     pub(crate) fn walk(
         &mut self,
-        first: Registers,
+        start: Start,
         high: u64,
         generation: u64,
         max: usize,
@@ -170,7 +170,8 @@ impl Trace {
         }
         let last = self.frames.len();
         self.fresh.clear();
-        let kept = match self.leave(first, words, rules) {
+        let program = if start.in_program { Step::Caller(start.at) } else { self.leave(start.at, words, rules) };
+        let kept = match program {
             Step::Caller(program) => self.meet(program, words, rules),
             end => {
                 self.end = end;
@@ -190,12 +191,12 @@ impl Trace {
         self.found
     }
 
-    /// The counts that were kept for the stack on which `first` stands, for the same arguments as those of `walk`. `None`
+    /// The counts that were kept for the stack on which `start` stands, for the same arguments as those of `walk`. `None`
     /// for a stack that is not familiar.
     #[inline(always)]
     pub(crate) fn recall(
         &mut self,
-        first: Registers,
+        start: Start,
         high: u64,
         generation: u64,
         max: usize,
@@ -205,7 +206,7 @@ impl Trace {
         if self.generation != generation || self.max != max {
             return None;
         }
-        let program = self.ways.out(first, words, is_own)?;
+        let program = if start.in_program { start.at } else { self.ways.out(start.at, words, is_own)? };
         self.familiars.recall(program, high, words)
     }
 
@@ -460,9 +461,9 @@ mod tests {
     /// Walks the machine's stack and compares with what should be there, as well as what is recalled of it; words read.
     fn walk(machine: &Machine, trace: &mut Trace, max: usize) -> usize {
         let first = *machine.truth.last().expect("root");
-        let recalled = trace.recall(first, HIGH, 1, max, machine, |pc| pc >= OWN);
+        let recalled = trace.recall(Start::inside(first), HIGH, 1, max, machine, |pc| pc >= OWN);
         let before = machine.reads.get();
-        let walked = trace.walk(first, HIGH, 1, max, machine, &mut Pretended { machine });
+        let walked = trace.walk(Start::inside(first), HIGH, 1, max, machine, &mut Pretended { machine });
         let reads = machine.reads.get() - before;
         let outer = machine.truth.len() - 1;
         let own = machine.truth[..outer].iter().rev().take_while(|frame| frame.pc >= OWN).count();

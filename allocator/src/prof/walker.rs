@@ -36,6 +36,9 @@ const SLOTS: usize = 8;
 /// below one in a thousand in a program whose stacks never end well.
 const REFRESH_NS: u64 = 10_000_000;
 const MAX_REFRESH_NS: u64 = 1_000_000_000;
+/// Time after which they are looked at without any doubt, ns. A library that came to the place of another may be walked by
+/// the wrong tables without an error; this is for how long.
+const ROUTINE_NS: u64 = 1_000_000_000;
 
 /// Time after the last use of a walker at which they and the pages of the tables are let go, ns: the rules that were
 /// found serve most walks. Beginning anew takes some 20 us.
@@ -60,6 +63,7 @@ static REFRESH: Mutex<u64> = Mutex::new(Rank::ProfModules, REFRESH_NS);
 /// Thread that holds `REFRESH` to read the modules: an allocation it makes meanwhile must not wait for itself.
 static REFRESHER: AtomicU32 = AtomicU32::new(0);
 static NEXT_REFRESH_NS: AtomicU64 = AtomicU64::new(0);
+static ROUTINE_REFRESH_NS: AtomicU64 = AtomicU64::new(0);
 /// When the walkers are let go; `u64::MAX` when there is nothing to let go.
 static IDLE_AT_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Number of the set of modules in `CURRENT`; the rules of other sets are not used.
@@ -248,6 +252,12 @@ pub(super) fn next_refresh_ns() -> u64 {
     NEXT_REFRESH_NS.load(Ordering::Relaxed)
 }
 
+/// When the modules are to be read again in any case, ns.
+#[inline(always)]
+pub(super) fn routine_refresh_ns() -> u64 {
+    ROUTINE_REFRESH_NS.load(Ordering::Relaxed)
+}
+
 /// Reads the modules again and replaces the snapshot when they changed. With `wait`, waits for another thread that is
 /// at it. Caller holds no slot.
 pub(crate) fn refresh(wait: bool) {
@@ -284,7 +294,9 @@ pub(crate) fn refresh(wait: bool) {
         }
         None => *pause = (*pause * 2).min(MAX_REFRESH_NS),
     }
-    NEXT_REFRESH_NS.store(sys::clock_monotonic_ns() + *pause, Ordering::Relaxed);
+    let next_ns = sys::clock_monotonic_ns() + *pause;
+    NEXT_REFRESH_NS.store(next_ns, Ordering::Relaxed);
+    ROUTINE_REFRESH_NS.store(next_ns + ROUTINE_NS, Ordering::Relaxed);
     REFRESHER.store(0, Ordering::Relaxed);
 }
 
