@@ -11,6 +11,7 @@
 //! | Tcaches | explicit caches |
 //! | Bin | every bin of every arena, by arena and class |
 //! | Pages | every arena's pages |
+//! | Chunks | chunks that arenas share |
 //! | Base | metadata |
 //!
 //! In the child the other threads are gone: their slots are retired (`thread::postfork_child`), blocks in their caches
@@ -20,6 +21,7 @@ use crate::arenas;
 use crate::background;
 use crate::base;
 use crate::epoch;
+use crate::pages;
 use crate::prof;
 use crate::tcache::explicit;
 use crate::thread;
@@ -39,11 +41,13 @@ extern "C" fn prepare() {
     explicit::prefork();
     arenas::all().for_each(crate::arena::Arena::prefork_bins);
     arenas::all().for_each(crate::arena::Arena::prefork_pages);
+    pages::prefork();
     base::prefork();
 }
 
 extern "C" fn parent() {
     base::postfork_parent();
+    pages::postfork_parent();
     arenas::all().for_each(crate::arena::Arena::postfork_parent);
     explicit::postfork_parent();
     thread::postfork_parent();
@@ -56,6 +60,7 @@ extern "C" fn parent() {
 extern "C" fn child() {
     epoch::postfork_child();
     base::postfork_child();
+    pages::postfork_child();
     arenas::all().for_each(crate::arena::Arena::postfork_child);
     explicit::postfork_child();
     arenas::postfork_child_registry();

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A huge page saves some 500 faults where all of it is used, and costs up to 2 MiB where little is. Asked for is where
-//! memory comes into use, run by run, once the arena is so large that the run it is filling is a small part, and until
-//! its blocks prove to be used sparsely. That is looked at in probes, runs that keep small pages: of the last few, the
+//! memory comes into use, run by run, once so much is in use that the run being filled is a small part, and until
+//! blocks prove to be used sparsely. That is looked at in probes, runs that keep small pages: of the last few, the
 //! kernel says how many pages are resident. Where they are few, all runs keep small pages, and are probes.
 //!
 //! A request larger than all that is in use is a guess: its first run keeps small pages, so that one of which only the
@@ -20,12 +20,11 @@ use crate::bits::{align_down, align_up};
 use crate::conf::{self, Thp};
 use crate::emap;
 use crate::extent::Extent;
-use crate::prim::{AtomicUsize, Ordering};
 
-/// An arena asks for huge pages while this much is in use in the process, so that the run that a lone arena is filling is
-/// a quarter of it at most,
-const PROCESS_MIN_BYTES: usize = 4 * HUGE_PAGE_BYTES;
-/// and this much in the arena.
+/// Huge pages are asked for while this much is in use in the process, so that the run that is being filled is a small part
+/// of it: a sixth at most. In a chunk of an arena's own,
+pub(super) const PROCESS_MIN_BYTES: usize = 6 * HUGE_PAGE_BYTES;
+/// also this much in the arena.
 const ARENA_MIN_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 /// Zeroed blocks above this part of what is in use keep small pages.
 const ZEROED_PART: usize = 8;
@@ -43,10 +42,7 @@ const PROBES: usize = 4;
 /// from a third on; but then memory would grow by as much again.
 const DENSE_BYTES: usize = HUGE_PAGE_BYTES / 2;
 
-/// Bytes in use in all arenas, as of the last time that each took fresh memory.
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-
-/// What is known of how densely an arena's memory is used.
+/// What is known of how densely memory is used.
 pub(super) struct Density {
     /// Addresses of the last runs that came into use with small pages, the newest first; 0 = none.
     probes: [usize; PROBES],
@@ -55,21 +51,11 @@ pub(super) struct Density {
     /// Runs between two looks.
     distance: usize,
     dense: bool,
-    /// The arena's part of `IN_USE`.
-    counted: usize,
 }
 
 impl Density {
     pub(super) const fn new() -> Density {
-        Density { probes: [0; PROBES], runs: 0, distance: FIRST_RUNS, dense: true, counted: 0 }
-    }
-
-    /// Bytes in use in the process, of which `bytes` are this arena's.
-    fn in_use(&mut self, bytes: usize) -> usize {
-        let change = bytes.wrapping_sub(self.counted);
-        self.counted = bytes;
-        // Relaxed: a sum for a decision that may come early or late.
-        IN_USE.fetch_add(change, Ordering::Relaxed).wrapping_add(change)
+        Density { probes: [0; PROBES], runs: 0, distance: FIRST_RUNS, dense: true }
     }
 
     fn keep_small(&mut self, run: usize) {
@@ -120,36 +106,66 @@ impl Density {
     }
 }
 
+/// What is known of a request for memory that comes into use.
+#[derive(Clone, Copy)]
+pub(super) struct Fresh {
+    /// Keep small pages in any case.
+    pub(super) small: bool,
+    /// It is larger than all that is in use.
+    pub(super) longest: bool,
+    /// Runs may be looked at later.
+    pub(super) probing: bool,
+}
+
+impl Density {
+    /// Asks for huge pages where `start .. end` comes into use, a part of what reaches to `limit`: in the runs that begin
+    /// there, so that none is asked for twice, and none that reaches beyond the limit.
+    pub(super) fn advise(&mut self, start: usize, end: usize, limit: usize, fresh: Fresh) {
+        let (Some(mut first), Some(last)) = (align_up(start, HUGE_PAGE_BYTES), align_up(end, HUGE_PAGE_BYTES)) else {
+            return;
+        };
+        let last = last.min(align_down(limit, HUGE_PAGE_BYTES));
+        if first >= last {
+            return;
+        }
+        if fresh.probing {
+            let due = !fresh.small && self.look((last - first) / HUGE_PAGE_BYTES);
+            if fresh.small || fresh.longest || due || !self.dense {
+                self.keep_small(first);
+                first += HUGE_PAGE_BYTES;
+            }
+        }
+        if !fresh.small && self.dense && first < last {
+            emap::advise_huge(core::ptr::without_provenance_mut(first), last - first, true);
+        }
+    }
+}
+
 impl Pages {
-    /// Asks for huge pages where `bytes` behind `lead` bytes of a retained extent come into use: in the runs that begin
-    /// there, so that none is asked for twice, and none that reaches out of the extent.
+    /// Asks for huge pages where `bytes` behind `lead` bytes of a retained extent come into use.
     pub(super) fn advise_fresh(&mut self, extent: &Extent, lead: usize, bytes: usize, fit: Fit) {
         if conf::options().thp != Thp::Default {
             return;
         }
-        let start = extent.addr().addr() + lead;
-        let ends = (align_up(start, HUGE_PAGE_BYTES), align_up(start + bytes, HUGE_PAGE_BYTES));
-        let (Some(mut first), Some(last)) = ends else { return };
-        let last = last.min(align_down(extent.end(), HUGE_PAGE_BYTES));
-        if first >= last {
+        let (start, limit) = (extent.addr().addr() + lead, extent.end());
+        if align_up(start, HUGE_PAGE_BYTES).is_none_or(|first| first >= limit) {
             return;
         }
-        // Without `retain` a probe may be unmapped when it is looked at.
-        let probing = self.retain;
-        let in_use = self.density.in_use(self.active_bytes);
-        let longest = bytes > self.active_bytes;
-        let small = in_use + bytes < PROCESS_MIN_BYTES
-            || self.active_bytes + bytes < ARENA_MIN_BYTES
-            || (fit == Fit::Zeroed && bytes > self.active_bytes / ZEROED_PART);
-        if probing {
-            let due = !small && self.density.look((last - first) / HUGE_PAGE_BYTES);
-            if small || longest || due || !self.density.dense {
-                self.density.keep_small(first);
-                first += HUGE_PAGE_BYTES;
-            }
-        }
-        if !small && self.density.dense && first < last {
-            emap::advise_huge(core::ptr::without_provenance_mut(first), last - first, true);
-        }
+        let mut shared = self.shared.lock();
+        let in_use = shared.in_use(&mut self.counted_bytes, self.active_bytes);
+        let fresh = Fresh {
+            small: in_use + bytes < PROCESS_MIN_BYTES
+                || self.active_bytes + bytes < ARENA_MIN_BYTES
+                || self.is_sparse(bytes, fit),
+            longest: bytes > self.active_bytes,
+            // Without `retain` a probe may be unmapped when it is looked at.
+            probing: self.retain,
+        };
+        shared.density.advise(start, start + bytes, limit, fresh);
+    }
+
+    /// True for a zeroed block that is long for what is in use.
+    pub(super) fn is_sparse(&self, bytes: usize, fit: Fit) -> bool {
+        fit == Fit::Zeroed && bytes > self.active_bytes / ZEROED_PART
     }
 }

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Allocation prefers an extent of its length that was freed a moment ago (`quick.rs`), then dirty, then muzzy, then
-//! retained extents, and grows the reserve geometrically (2 MiB, 2.5, 3, …) so that the number of mappings stays
+//! retained extents, and then takes pieces of a chunk that small arenas share or, when the arena is no longer small, grows
+//! its own reserve geometrically (2 MiB, 2.5, 3, …) so that the number of mappings stays
 //! logarithmic in the heap. A long block that no dirty run holds is made of a dirty run and retained pages beside it.
 //! Everything here happens under the arena's `Pages` lock, except the system calls of a purge: [`Pages::take_excess`]
 //! takes extents out of a set (Busy) and [`Pages::settle`] brings them back.
@@ -22,6 +23,7 @@
 //! | `growth.rs` | address space from the system |
 //! | `huge.rs` | where to ask for huge pages |
 //! | `purge.rs` | what goes back |
+//! | `shared.rs` | chunks that small arenas share |
 //! | `stock.rs` | descriptors |
 //!
 //! I-PAGES-1: two free extents of one state that touch are merged. I-PAGES-2: the word of the first page of an extent
@@ -32,6 +34,7 @@ mod cut;
 mod growth;
 mod huge;
 mod purge;
+mod shared;
 mod stock;
 #[cfg(test)]
 mod tests;
@@ -44,6 +47,7 @@ use crate::error::AllocError;
 use crate::extent::{Extent, State};
 use crate::ptr;
 use crate::quick::Quick;
+use crate::sync::mutex::Mutex;
 use crate::sys;
 
 /// A huge page of x86-64.
@@ -106,7 +110,9 @@ pub(crate) struct Pages {
     pool: Link<Extent>,
     pool_count: usize,
     growth_bytes: usize,
-    density: huge::Density,
+    shared: &'static Mutex<shared::Shared>,
+    /// This arena's part of the bytes in use in the process, as it was last counted.
+    counted_bytes: usize,
     active_bytes: usize,
     /// Bytes that the last allocation took from memory that is not resident.
     fresh_bytes: usize,
@@ -135,6 +141,8 @@ pub(crate) enum Which {
     Muzzy,
 }
 
+pub(crate) use shared::{postfork_child, postfork_parent, prefork};
+
 impl Pages {
     /// Without any pages yet.
     pub(crate) fn new(arena: u32, retain: bool, dirty_ms: i64, muzzy_ms: i64) -> Option<Pages> {
@@ -150,7 +158,8 @@ impl Pages {
             pool: Link::null(),
             pool_count: 0,
             growth_bytes: FIRST_GROWTH_BYTES,
-            density: huge::Density::new(),
+            shared: shared::of_process(),
+            counted_bytes: 0,
             active_bytes: 0,
             fresh_bytes: 0,
             large: LargeStats::default(),
@@ -229,7 +238,7 @@ impl Pages {
     ) -> Result<&'static Extent, AllocError> {
         let extent = match self.retained.find(need) {
             Some(extent) => extent,
-            None => self.grow(need, align)?,
+            None => self.grow(need, align, fit)?,
         };
         self.fresh_bytes = bytes;
         let lead = lead_of(extent, align);
@@ -314,7 +323,7 @@ impl Pages {
         if self.stock_descriptors(3).is_err() {
             return false;
         }
-        let Some(next) = emap::extent_at(extent.end()) else { return false };
+        let Some(next) = emap::extent_at(extent.end()).or_else(|| self.grow_behind(extent, more)) else { return false };
         if next.state() == State::Quick && self.coalesce() {
             return self.grow_in_place(extent, more, may_move);
         }

@@ -35,7 +35,7 @@ fn free_neighbours_merge_and_are_found_again() {
 fn alignment_is_cut_out_and_nothing_is_lost() {
     let mut pages = Pages::new(8, true, 10_000, 0).expect("memory");
     let before = {
-        let extent = pages.alloc(GRANULE, GRANULE, Fit::Tight).expect("pages");
+        let extent = pages.alloc(2 << 20, GRANULE, Fit::Tight).expect("pages");
         pages.dealloc(extent);
         let stats = pages.stats();
         stats.dirty_bytes + stats.retained_bytes
@@ -112,9 +112,35 @@ fn any_history_keeps_the_invariants() {
 }
 
 #[test]
+fn small_arenas_share_chunks() {
+    let mut arenas: std::vec::Vec<_> = (27..31).map(|ind| Pages::new(ind, true, 10_000, 0).expect("memory")).collect();
+    let mut blocks = std::vec::Vec::new();
+    for round in 0..200 {
+        let pages = &mut arenas[round % 4];
+        let bytes = (1 + round % 24) * GRANULE;
+        let extent = pages.alloc(bytes, GRANULE, Fit::Tight).expect("pages");
+        emap::set_large(extent, 0);
+        blocks.push((extent.addr().addr(), extent.end()));
+    }
+    blocks.sort_unstable();
+    assert!(blocks.windows(2).all(|pair| pair[0].1 <= pair[1].0), "overlap");
+    let (first, last) = (blocks[0].0, blocks[199].1);
+    let used: usize = blocks.iter().map(|(start, end)| end - start).sum();
+    assert!(last - first <= used + used / 8 + 4 * (128 << 10), "{} for {used}", last - first);
+    for pages in &arenas {
+        pages.check();
+    }
+    let more = arenas[0].alloc(32 << 20, GRANULE, Fit::Tight).expect("pages");
+    assert!(more.addr().addr() >= last || more.end() <= first, "long blocks have chunks of their own");
+    let zeroed = arenas[1].alloc(128 * KIB, GRANULE, Fit::Zeroed).expect("pages");
+    assert!(zeroed.is_zeroed() || zeroed.bytes() == 128 * KIB);
+}
+
+#[test]
 fn growing_and_shrinking_in_place() {
     let mut pages = Pages::new(9, true, 10_000, 0).expect("memory");
     let a = pages.alloc(64 * KIB, GRANULE, Fit::Tight).expect("pages");
+    emap::clear_ends(a);
     assert!(pages.grow_in_place(a, 32 * KIB, true));
     assert_eq!(a.bytes(), 96 * KIB);
     let b = pages.alloc(GRANULE, GRANULE, Fit::Tight).expect("pages");

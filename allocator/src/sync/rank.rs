@@ -39,6 +39,8 @@ pub enum Rank {
     Bin,
     /// Extents of one arena.
     Pages,
+    /// Chunks that small arenas share.
+    Chunks,
     /// Metadata allocator.
     Base,
     /// Free lists of the crate-internal Rust allocator (`capi/src/rt.rs`); takes no other lock but `Base`'s work done.
