@@ -4,6 +4,8 @@
 //! its symbol's: which of the two is shown is up to the reader.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use super::dwarf::Link;
 use super::frames::Place;
 
@@ -11,13 +13,13 @@ use super::frames::Place;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// As the debug information has it; of a containing function without debug information, its symbol.
-    pub name: String,
+    pub name: Arc<str>,
     /// `name` is the linker's: mangled, where its language does so.
     pub is_linkage: bool,
     /// Symbol of the containing function and its address.
-    pub symbol: Option<(String, u64)>,
+    pub symbol: Option<(Arc<str>, u64)>,
     /// `None` when unknown.
-    pub file: Option<String>,
+    pub file: Option<Arc<str>>,
     /// 0 = unknown.
     pub line: u32,
     /// Start of the function (svma); 0 = unknown.

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 use std::ops::Range;
+use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, Formatter as _, GasFormatter, Instruction, Mnemonic, OpKind, Register};
 
@@ -84,7 +85,7 @@ fn with_distance(name: &str, base: u64, address: u64) -> String {
 /// What was printed last, of functions and lines.
 #[derive(Debug, Default)]
 struct Previous {
-    function: Option<String>,
+    function: Option<Arc<str>>,
     line: u32,
     discriminator: u32,
 }
@@ -139,14 +140,14 @@ impl Writer<'_> {
         let Some(Innermost { name, file, line, discriminator }) = innermost else { return };
         if let Some(name) = name.filter(|name| self.previous.function.as_ref() != Some(name)) {
             let shown = demangle(&name);
-            let is_mangled = shown != name;
+            let is_mangled = *shown != *name;
             let shown = if is_mangled { shown.into_owned() } else { format!("{name}()") };
             self.lines.push(DisasmLine::Function(shown));
             self.previous.function = Some(name);
             self.previous.line = u32::MAX;
         }
         if line > 0 && (line != self.previous.line || discriminator != self.previous.discriminator) {
-            let file = file.filter(|file| !file.is_empty()).unwrap_or_else(|| "???".into());
+            let file = file.as_deref().filter(|file| !file.is_empty()).unwrap_or("???").to_owned();
             self.lines.push(DisasmLine::Location { file, line, discriminator });
         }
         if line > 0 {

@@ -96,6 +96,8 @@ pub struct Segment {
 /// A symbol table with its names and versions.
 pub(super) struct Symbols<'a> {
     pub(super) table: SymbolTable<'a, Header>,
+    /// The string table up to the end of its last name.
+    names: &'a [u8],
     /// Number of each symbol's version, and the versions' names by number.
     versions: Option<(&'a [Versym<LittleEndian>], VersionNames<'a>)>,
 }
@@ -241,7 +243,9 @@ impl Elf {
             let names = self.versions.get_or_init(|| self.version_names(&sections, numbers)).as_ref()?;
             Some((numbers, names.as_slice()))
         };
-        Some(Symbols { table, versions: if dynamic { versions() } else { None } })
+        let stored = self.sections.get(table.string_section().0).map(|section| self.stored(section)).unwrap_or_default();
+        let names = &stored[..memchr::memrchr(0, stored).map_or(0, |last| last + 1)];
+        Some(Symbols { table, names, versions: if dynamic { versions() } else { None } })
     }
 
     /// Names of the versions that symbols have, by number; `None` where the tables are damaged.
@@ -331,17 +335,23 @@ impl<'a> Symbols<'a> {
         self.table.strings().get(symbol.st_name.get(ENDIAN)).unwrap_or_default()
     }
 
-    /// `@VERSION` or `@@VERSION` for a dynamic symbol that has one.
-    pub(super) fn version(&self, index: usize) -> Option<String> {
+    /// Whether the name is empty, without looking for its end.
+    pub(super) fn is_nameless(&self, index: usize) -> bool {
+        let start = self.table.symbols()[index].st_name.get(ENDIAN) as usize;
+        self.names.get(start).is_none_or(|&byte| byte == 0)
+    }
+
+    /// `@` or `@@` and the version of a dynamic symbol that has one.
+    pub(super) fn version(&self, index: usize) -> Option<(&'static str, &'a str)> {
         let name = self.versions?.1.get(usize::from(self.version_number(index)?))?.as_ref()?;
-        (name.as_bytes() != self.name_bytes(index)).then(|| format!("{}{name}", self.at(index)))
+        (name.as_bytes() != self.name_bytes(index)).then(|| (self.at(index), name.as_str()))
     }
 
     /// The name and its version; `Base` for a symbol of a versioned file that has none.
     pub(super) fn name_with_base_version(&self, index: usize) -> String {
         let name = self.name(index);
-        if let Some(version) = self.version(index) {
-            return format!("{name}{version}");
+        if let Some((at, version)) = self.version(index) {
+            return format!("{name}{at}{version}");
         }
         match self.version_number(index) {
             Some(elf::VER_NDX_GLOBAL) => format!("{name}{}Base", self.at(index)),

@@ -20,7 +20,7 @@ fn answers(program: &Path) -> Vec<(u64, Vec<Call>)> {
 }
 
 fn inlined(answers: &[(u64, Vec<Call>)]) -> usize {
-    answers.iter().filter(|(_, calls)| calls.iter().any(|call| call.is_inlined && call.name == "square")).count()
+    answers.iter().filter(|(_, calls)| calls.iter().any(|call| call.is_inlined && &*call.name == "square")).count()
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn split_units_and_packages() {
         fs::remove_file(&package).expect("removed");
         let without = answers(&program);
         assert!(
-            inlined(&without) == 0 && without.iter().any(|(_, calls)| calls.iter().any(|call| call.name == "work"))
+            inlined(&without) == 0 && without.iter().any(|(_, calls)| calls.iter().any(|call| &*call.name == "work"))
         );
     }
 }
@@ -78,7 +78,7 @@ fn compressed_symbol_tables() {
     run(Command::new("objcopy").arg(&add).arg(&program));
     run(Command::new("strip").arg(&program));
     let named = |answers: &[(u64, Vec<Call>)], name: &str| -> Vec<u64> {
-        answers.iter().filter(|(_, calls)| calls.iter().any(|call| call.name == name)).map(|(at, _)| *at).collect()
+        answers.iter().filter(|(_, calls)| calls.iter().any(|call| &*call.name == name)).map(|(at, _)| *at).collect()
     };
     let found = answers(&program);
     for name in ["work", "main"] {

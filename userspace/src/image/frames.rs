@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 use super::dwarf::{Found, Reading, Session};
 use super::elf::{Elf, Section};
-use super::shown::Shown;
+use super::shown::{FunctionName, Shown};
 use super::symtab::{FunctionIndex, FunctionSymbol};
 
 /// One function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFrame {
-    /// Demangled; `None` is printed `??`.
-    pub function: Option<Arc<str>>,
     /// `None` is printed `??`.
-    pub file: Option<String>,
+    pub function: Option<FunctionName>,
+    /// `None` is printed `??`.
+    pub file: Option<Arc<str>>,
     /// `None` is printed `?`.
     pub line: Option<u32>,
     /// 0 = none. All frames of one address carry the innermost one's.
@@ -30,8 +30,8 @@ pub struct SourceFrame {
 /// The innermost function at an address, before demangling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Innermost {
-    pub(super) name: Option<String>,
-    pub(super) file: Option<String>,
+    pub(super) name: Option<Arc<str>>,
+    pub(super) file: Option<Arc<str>>,
     /// 0 = unknown.
     pub(super) line: u32,
     pub(super) discriminator: u32,
@@ -98,7 +98,7 @@ impl Place {
 /// Names given so far, by the function's place in the debug information.
 #[derive(Debug, Default)]
 pub(super) struct Naming {
-    given: HashMap<u64, Option<String>>,
+    given: HashMap<u64, Option<Arc<str>>>,
 }
 
 impl Naming {
@@ -138,7 +138,7 @@ impl Naming {
     pub(super) fn frames(&mut self, place: &Place, shown: &Shown) -> Vec<SourceFrame> {
         let Some(innermost) = self.innermost(place) else { return Vec::new() };
         let discriminator = innermost.discriminator;
-        let frame = |name: Option<String>, file, line: u32| SourceFrame {
+        let frame = |name: Option<Arc<str>>, file, line: u32| SourceFrame {
             function: name.filter(|name| !name.is_empty()).map(|name| shown.of_binutils(&name)),
             file,
             line: (line != 0).then_some(line),

@@ -7,7 +7,8 @@
 //!   evidence                outside files that answers depend on: path, and device, inode, size, time, or that there is none
 //!   traits                  answers about the image as a whole
 //!   strings                 offset × (n + 1), bytes
-//!   shown                   (as binutils shows it, in full) × n: numbers of strings, for those that are linker names
+//!   shown                   (as binutils shows it, cut by jeprof, in full) × n: numbers of strings, for those that are linker
+//!                           names
 //!   entries                 (svma, offset) × m ascending, records
 //! ```
 //!
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::bytes::Bytes;
 use super::dwarf::{Found, Line, Link};
@@ -33,7 +34,9 @@ use super::witness::Stamp;
 
 const MAGIC: &[u8; 8] = b"jeprobe\0";
 /// Of the layout and of what is put into it; another one is not read.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// Bytes of an entry of the table of shown names.
+const FORMS_BYTES: usize = 12;
 
 /// What is known of one address, before names are chosen. Each part is there when it was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +76,8 @@ pub(super) struct Kept {
     index: usize,
     count: usize,
     records: usize,
+    /// Strings that were asked for, each once, by number from 1.
+    texts: Mutex<Vec<Option<Arc<str>>>>,
 }
 
 impl Kept {
@@ -114,7 +119,7 @@ impl Kept {
             let strings = from.at;
             from.take(size as usize)?;
             let forms = from.at;
-            from.take((string_count as usize).checked_mul(8)?)?;
+            from.take((string_count as usize).checked_mul(FORMS_BYTES)?)?;
             let count = from.u32()? as usize;
             let index = from.at;
             from.take(count.checked_mul(12)?)?;
@@ -131,6 +136,7 @@ impl Kept {
                 index,
                 count,
                 records,
+                texts: Mutex::default(),
             }))
         };
         let kept = body().ok_or(Damaged)?;
@@ -161,8 +167,8 @@ impl Kept {
     fn entry(&self, at: usize) -> Option<Known> {
         let offset = Decoder { bytes: &self.bytes, at: self.index + at * 12 + 8 }.u32()?;
         let mut from = Decoder { bytes: &self.bytes, at: self.records.checked_add(offset as usize)? };
-        let string = |from: &mut Decoder<'_>| Some(self.string(from.u32()?).ok()?.map(ToOwned::to_owned));
-        let linker = |from: &mut Decoder<'_>| self.linker(from.u32()?).ok();
+        let string = |from: &mut Decoder<'_>| self.text(from.u32()?, false).ok();
+        let linker = |from: &mut Decoder<'_>| self.text(from.u32()?, true).ok();
         let place = if from.u8()? == 0 {
             None
         } else {
@@ -186,7 +192,7 @@ impl Kept {
                 0 => None,
                 _ => Some(FunctionSymbol {
                     address: from.u64()?,
-                    name: linker(&mut from)?.unwrap_or_default(),
+                    name: linker(&mut from)?.unwrap_or_else(|| "".into()),
                     file: string(&mut from)?,
                 }),
             };
@@ -197,7 +203,7 @@ impl Kept {
             1 => Some(Placed::Nothing),
             2 => Some(Placed::Behind),
             kind => Some(Placed::In(Linked {
-                linker: linker(&mut from)?.unwrap_or_default(),
+                linker: linker(&mut from)?.unwrap_or_else(|| "".into()),
                 is_bare: kind == 4,
                 start: from.u64()?,
                 end: from.u64()?,
@@ -218,14 +224,35 @@ impl Kept {
         text().map(Some).ok_or(Damaged)
     }
 
-    /// A linker name; how it is shown is known from here on.
-    fn linker(&self, number: u32) -> Result<Option<String>, Damaged> {
-        let Some(linker) = self.string(number)? else { return Ok(None) };
+    /// A string, made once. How one is shown that stands as a linker name is known from here on.
+    fn text(&self, number: u32, is_linker: bool) -> Result<Option<Arc<str>>, Damaged> {
+        let Some(at) = number.checked_sub(1).map(|at| at as usize) else { return Ok(None) };
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Some(text)) = texts.get(at) {
+            return Ok(Some(text.clone()));
+        }
+        let Some(text) = self.string(number)? else { return Ok(None) };
+        let text: Arc<str> = text.into();
+        if texts.len() <= at {
+            texts.resize(at + 1, None);
+        }
+        texts[at] = Some(text.clone());
+        drop(texts);
+        if is_linker {
+            self.recall(number, &text);
+        }
+        Ok(Some(text))
+    }
+
+    fn recall(&self, number: u32, linker: &Arc<str>) {
         self.shown.recall(linker, || {
-            let mut from = Decoder { bytes: &self.bytes, at: self.forms + (number as usize - 1) * 8 };
-            [0; 2].map(|_: u8| from.u32().and_then(|form| self.string(form).ok()?))
+            let mut from = Decoder { bytes: &self.bytes, at: self.forms + (number as usize - 1) * FORMS_BYTES };
+            let numbers = [0; 3].map(|_: u8| from.u32().filter(|&number| number > 0));
+            let text = |number: Option<u32>| Some(Arc::<str>::from(self.string(number?).ok()??));
+            let full = text(numbers[0]);
+            let short = if numbers[1] == numbers[0] { full.clone() } else { text(numbers[1]) };
+            [full, short, text(numbers[2])]
         });
-        Ok(Some(linker.to_owned()))
     }
 }
 
@@ -311,10 +338,10 @@ pub(super) fn encode(
     linkers.dedup();
     let forms: Vec<(u32, Forms)> =
         linkers.into_iter().map(|number| (number, shown.forms(strings.list[number as usize - 1]))).collect();
-    let mut numbers: Vec<(u32, [u32; 2])> = Vec::with_capacity(forms.len());
+    let mut numbers = Vec::with_capacity(forms.len());
     for (linker, forms) in &forms {
         let number = |form: usize| forms[form].as_deref().map_or(0, |text| strings.number(text));
-        numbers.push((*linker, [0, 1].map(number)));
+        numbers.push((*linker, [0, 1, 2].map(number)));
     }
     let mut body = Vec::new();
     put_text(&mut body, identity);
@@ -334,11 +361,11 @@ pub(super) fn encode(
     }
     put_text(&mut body, strings.list.concat().as_bytes());
     let start = body.len();
-    body.resize(start + strings.list.len() * 8, 0);
+    body.resize(start + strings.list.len() * FORMS_BYTES, 0);
     for (linker, forms) in numbers {
-        let at = start + (linker as usize - 1) * 8;
-        body[at..at + 4].copy_from_slice(&forms[0].to_le_bytes());
-        body[at + 4..at + 8].copy_from_slice(&forms[1].to_le_bytes());
+        let at = start + (linker as usize - 1) * FORMS_BYTES;
+        let bytes = forms.into_iter().flat_map(u32::to_le_bytes);
+        body[at..at + FORMS_BYTES].iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
     }
     body.extend_from_slice(&(entries.len() as u32).to_le_bytes());
     body.extend_from_slice(&index);

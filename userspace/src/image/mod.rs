@@ -31,15 +31,18 @@ mod error;
 mod frames;
 mod kept;
 mod minidebug;
+mod order;
 #[cfg(test)]
 pub(crate) mod oracle;
 mod routines;
+pub(crate) mod short;
 mod shown;
 mod store;
 mod symtab;
 mod witness;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
@@ -58,6 +61,7 @@ use frames::{Naming, Place, Tables};
 use kept::{Known, Trait};
 pub use routines::{Called, Routine, Within};
 use routines::{Placed, Routines};
+pub use shown::FunctionName;
 use shown::Shown;
 use store::{Identity, Store};
 use symtab::{FunctionIndex, NearestIndex};
@@ -78,6 +82,8 @@ pub struct Image {
     nearest: OnceLock<NearestIndex>,
     routines: OnceLock<Routines>,
     functions: OnceLock<FunctionIndex>,
+    /// Places were looked up without an index of all functions.
+    was_asked: AtomicBool,
     code_symbols: OnceLock<CodeSymbols>,
     debug: OnceLock<Option<Separate>>,
     naming: Mutex<Naming>,
@@ -88,7 +94,7 @@ pub struct Image {
 }
 
 /// What jeprof asks of one of ascending addresses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Innermost inlined call first; empty when nothing is known.
     pub frames: Vec<SourceFrame>,
@@ -121,6 +127,7 @@ impl Image {
             nearest: OnceLock::new(),
             routines: OnceLock::new(),
             functions: OnceLock::new(),
+            was_asked: AtomicBool::new(false),
             code_symbols: OnceLock::new(),
             debug: OnceLock::new(),
             naming: Mutex::default(),
@@ -198,27 +205,47 @@ impl Image {
     }
 
     /// [`Image::frames_of`] ascending addresses, and the function that jeprof takes each for, by nm's list, without building
-    /// that list.
-    pub fn answers(&self, addresses: &[u64]) -> Vec<Answer> {
+    /// that list. `take` gets the answers in that order, and must not ask for frames.
+    pub fn answers(&self, addresses: &[u64], mut take: impl FnMut(Answer)) {
         let store = self.store();
+        let mut naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut end = None;
+        let mut rest = addresses;
+        // What a former run knows needs no room for all at once.
+        while let (Some(store), Some((&address, behind))) = (store, rest.split_first()) {
+            let known = store.get(address);
+            let is_within = end.is_some_and(|end| address < end);
+            let Some(place) = &known.place else { break };
+            if !is_within && known.routine.is_none() {
+                break;
+            }
+            let frames = naming.frames(place, &self.shown);
+            let routine = known.routine.filter(|_| !is_within).map(|placed| placed.called(&self.shown));
+            end = routine.as_ref().and_then(Within::end).or(end);
+            take(Answer { frames, routine });
+            rest = behind;
+        }
+        if rest.is_empty() {
+            return;
+        }
         let mut known: Vec<Known> = match store {
-            Some(store) => addresses.iter().map(|&address| store.get(address)).collect(),
-            None => vec![Known::default(); addresses.len()],
+            Some(store) => rest.iter().map(|&address| store.get(address)).collect(),
+            None => vec![Known::default(); rest.len()],
         };
         let builds_routines = known.len() >= MANY && known[0].routine.is_none();
         let (elf, routines) = (&*self.elf, &self.routines);
-        thread::scope(|scope| {
+        let frames: Vec<Vec<SourceFrame>> = thread::scope(|scope| {
             if builds_routines {
                 scope.spawn(|| routines.get_or_init(|| Routines::build(elf)).prepare(elf));
             }
-            self.find_places(addresses, &mut known);
+            self.find_places(rest, &mut known);
+            let of = |known: &mut Known| naming.frames(&known.place.take().unwrap_or_default(), &self.shown);
+            known.iter_mut().map(of).collect()
         });
-        let mut naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut end = None;
-        let answer = |(&address, known): (&u64, Known)| {
-            let frames = known.place.map_or_else(Vec::new, |place| naming.frames(&place, &self.shown));
+        for ((&address, known), frames) in rest.iter().zip(known).zip(frames) {
             if end.is_some_and(|end| address < end) {
-                return Answer { frames, routine: None };
+                take(Answer { frames, routine: None });
+                continue;
             }
             let placed = known.routine.unwrap_or_else(|| {
                 let found: Placed = self.routines().find(&self.elf, address);
@@ -227,12 +254,10 @@ impl Image {
                 }
                 found
             });
-            if let Within::In(routine) = &placed {
-                end = Some(routine.end);
-            }
-            Answer { frames, routine: Some(placed.called(&self.shown)) }
-        };
-        addresses.iter().zip(known).map(answer).collect()
+            let routine = placed.called(&self.shown);
+            end = routine.end().or(end);
+            take(Answer { frames, routine: Some(routine) });
+        }
     }
 
     /// Whether there is a function `_fini` in nm's list as jeprof reads it.
@@ -277,7 +302,7 @@ impl Image {
         let mut naming = Naming::default();
         // objdump looks functions up in the full symbol table only, or in that of the debug file.
         let has_names = self.has_names();
-        let tables = self.tables();
+        let tables = self.tables(None);
         let mut frame = |address| naming.innermost(&tables.place(address)).filter(|_| has_names);
         Ok(disasm::disassemble(&self.elf, symbols, &mut frame, start..stop))
     }
@@ -302,16 +327,29 @@ impl Image {
 
     /// Looks up the places that are not `known`, which has what is known of each address.
     fn find_places(&self, addresses: &[u64], known: &mut [Known]) {
+        let near = self.functions_near(addresses, known);
         let mut opened = None;
         for (&address, known) in addresses.iter().zip(known) {
             if known.place.is_none() {
-                let place = opened.get_or_insert_with(|| self.tables()).place(address);
+                let place = opened.get_or_insert_with(|| self.tables(near.as_ref())).place(address);
                 if let Some(store) = self.store() {
                     store.put(address, Known { place: Some(place.clone()), routine: None });
                 }
                 known.place = Some(place);
             }
         }
+    }
+
+    /// The function symbols that are needed for the places that are not `known`: who asks once for many needs no index of all.
+    fn functions_near(&self, addresses: &[u64], known: &[Known]) -> Option<FunctionIndex> {
+        let unknown = addresses.iter().zip(known).filter(|(_, known)| known.place.is_none());
+        let mut asked: Vec<u64> = unknown.map(|(&address, _)| address).collect();
+        let is_once = !asked.is_empty()
+            && self.reading == Reading::AsBinutils
+            && self.functions.get().is_none()
+            && !self.was_asked.swap(true, Ordering::Relaxed);
+        asked.sort_unstable();
+        is_once.then(|| FunctionIndex::near(&self.elf, &asked))
     }
 
     fn recalled(&self, which: Trait, find: impl FnOnce() -> bool) -> bool {
@@ -350,8 +388,9 @@ impl Image {
         if self.elf.build_id.is_empty() { identity.with_file(&self.elf.path) } else { identity }
     }
 
-    fn tables(&self) -> Tables<'_> {
-        let functions = self.functions.get_or_init(|| FunctionIndex::build(&self.elf));
+    /// `near`: function symbols that are enough for what will be asked; all are read without them.
+    fn tables<'a>(&'a self, near: Option<&'a FunctionIndex>) -> Tables<'a> {
+        let functions = near.unwrap_or_else(|| self.functions.get_or_init(|| FunctionIndex::build(&self.elf)));
         let separate = self.debug.get_or_init(|| self.find_debug()).as_ref();
         Tables {
             elf: &self.elf,

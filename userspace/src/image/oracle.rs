@@ -93,7 +93,7 @@ fn print(address: u64, frames: &[SourceFrame]) -> String {
             (Some(line), 0) => line.to_string(),
             (Some(line), discriminator) => format!("{line} (discriminator {discriminator})"),
         };
-        let (function, file) = (frame.function.as_deref(), frame.file.as_deref());
+        let (function, file) = (frame.function.as_ref().map(|name| &*name.full), frame.file.as_deref());
         let _infallible = writeln!(text, "{}\n{}:{line}", function.unwrap_or("??"), file.unwrap_or("??"));
     }
     text
@@ -219,7 +219,7 @@ fn separate_debug_files_are_found_by_link() {
     let image = Image::open(&program).expect("an ELF file");
     let text = image.text().expect("a text section");
     let named = (text.address..text.address + text.size).filter(|address| {
-        image.frames(*address).first().is_some_and(|frame| frame.function.as_deref() == Some("main"))
+        image.frames(*address).first().and_then(|frame| frame.function.as_ref()).is_some_and(|name| &*name.full == "main")
     });
     assert!(named.count() > 2, "main has no name");
     std::fs::write(&debug, b"another file").expect("the debug file is replaced");

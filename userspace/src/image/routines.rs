@@ -19,10 +19,13 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::RandomState;
+
 use super::demangle::demangle;
 use super::elf::{Elf, Symbols};
-use super::shown::Shown;
-use super::symtab::{defined, letter, linker_name};
+use super::order::ascending;
+use super::shown::{FunctionName, Shown};
+use super::symtab::{defined, letter, linker_name, put_linker_name};
 
 /// The symbol that separates answers of addr2line for jeprof.
 const SEPARATOR: &str = "_fini";
@@ -49,7 +52,7 @@ pub enum Within<R = Routine> {
 /// A routine by linker name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Linked {
-    pub(super) linker: String,
+    pub(super) linker: Arc<str>,
     /// Its name carries no address.
     pub(super) is_bare: bool,
     pub(super) start: u64,
@@ -62,8 +65,8 @@ pub(super) type Placed = Within<Linked>;
 /// A routine whose name is not put together yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Called {
-    /// Demangled, without the address behind it.
-    pub name: Arc<str>,
+    /// Without the address behind it.
+    pub name: FunctionName,
     /// The name carries no address.
     pub is_bare: bool,
     pub start: u64,
@@ -75,10 +78,10 @@ impl Called {
     pub fn full(&self) -> Arc<str> {
         const DIGITS: usize = 16;
         if self.is_bare {
-            return self.name.clone();
+            return self.name.full.clone();
         }
-        let mut full = String::with_capacity(self.name.len() + DIGITS + 2);
-        full.push_str(&self.name);
+        let mut full = String::with_capacity(self.name.full.len() + DIGITS + 2);
+        full.push_str(&self.name.full);
         full.push('<');
         for at in (0..DIGITS).rev() {
             let digit = (self.start >> (4 * at)) as u32 & 15;
@@ -96,6 +99,16 @@ impl<R> Within<R> {
             Within::Nothing => Within::Nothing,
             Within::In(routine) => Within::In(of(routine)),
             Within::Behind => Within::Behind,
+        }
+    }
+}
+
+impl Within<Called> {
+    /// Where the routine ends.
+    pub(super) fn end(&self) -> Option<u64> {
+        match self {
+            Within::In(routine) => Some(routine.end),
+            Within::Nothing | Within::Behind => None,
         }
     }
 }
@@ -119,7 +132,7 @@ pub(super) struct Routines {
     sorted: Vec<(u64, u32)>,
     dynamic: bool,
     /// The last place of each name without an address.
-    bare: OnceLock<HashMap<String, u64>>,
+    bare: OnceLock<HashMap<String, u64, RandomState>>,
     has_separator: OnceLock<bool>,
 }
 
@@ -128,11 +141,11 @@ impl Routines {
     pub(super) fn build(elf: &Elf) -> Routines {
         for dynamic in [false, true] {
             let Some(symbols) = elf.symbols(dynamic) else { continue };
-            // Room that is not written to costs nothing; growing copies.
-            let mut sorted: Vec<(u64, u32)> = Vec::with_capacity(symbols.table.len());
-            sorted.extend(defined(&symbols).filter(|(_, index)| !symbols.name_bytes(*index as usize).is_empty()));
-            if !sorted.is_empty() {
-                sorted.sort_unstable();
+            let named = defined(&symbols).filter(|(_, index)| !symbols.is_nameless(*index as usize));
+            let (addresses, indices): (Vec<u64>, Vec<u32>) = named.unzip();
+            if !addresses.is_empty() {
+                let places = ascending(&addresses).into_iter().map(|place| place as usize);
+                let sorted = places.map(|place| (addresses[place], indices[place])).collect();
                 return Routines { sorted, dynamic, ..Routines::default() };
             }
         }
@@ -185,9 +198,13 @@ impl Routines {
 
     /// The symbols of an address.
     fn at(&self, address: u64) -> Range<usize> {
-        let start = self.sorted.partition_point(|(value, _)| *value < address);
-        let length = self.sorted[start..].iter().take_while(|(value, _)| *value == address).count();
-        start..start + length
+        self.run(self.sorted.partition_point(|(value, _)| *value < address))
+    }
+
+    /// The symbols of the address at `start`, which is the first of them.
+    fn run(&self, start: usize) -> Range<usize> {
+        let rest = &self.sorted[start..];
+        start..start + rest.iter().take_while(|(value, _)| *value == rest[0].0).count()
     }
 
     fn named(&self, symbols: &Symbols<'_>, range: Range<usize>) -> Vec<String> {
@@ -197,26 +214,28 @@ impl Routines {
     /// The routine of these symbols; `next`: address of those behind them.
     fn linked(&self, elf: &Elf, symbols: &Symbols<'_>, range: Range<usize>, next: Option<u64>) -> Linked {
         let start = self.sorted[range.start].0;
-        let mut all: Vec<(String, u8)> = self.sorted[range]
-            .iter()
-            .map(|(_, index)| {
-                let index = *index as usize;
-                (linker_name(symbols, index), letter(elf, symbols.section(index), &symbols.table.symbols()[index]))
-            })
-            .collect();
-        all.sort();
+        // Names one behind the other.
+        let mut names = String::new();
+        let mut all: Vec<(Range<usize>, u8)> = Vec::with_capacity(range.len());
+        for (_, index) in &self.sorted[range] {
+            let (index, from) = (*index as usize, names.len());
+            put_linker_name(symbols, index, &mut names);
+            let kind = letter(elf, symbols.section(index), &symbols.table.symbols()[index]);
+            all.push((from..names.len(), kind));
+        }
+        all.sort_by(|a, b| (&names[a.0.clone()], a.1).cmp(&(&names[b.0.clone()], b.1)));
         let bare = all.iter().skip(1).rposition(|(_, kind)| kind.eq_ignore_ascii_case(&b't'));
         let chosen = bare.map_or(0, |at| at + 1);
-        let (linker, _) = all.swap_remove(chosen);
-        Linked { linker, is_bare: bare.is_some(), start, end: next.unwrap_or(start) }
+        let linker = &names[all[chosen].0.clone()];
+        Linked { linker: linker.into(), is_bare: bare.is_some(), start, end: next.unwrap_or(start) }
     }
 
-    fn bare(&self, elf: &Elf, symbols: &Symbols<'_>) -> &HashMap<String, u64> {
+    fn bare(&self, elf: &Elf, symbols: &Symbols<'_>) -> &HashMap<String, u64, RandomState> {
         self.bare.get_or_init(|| {
-            let mut last = HashMap::new();
+            let mut last = HashMap::default();
             let mut at = 0;
             while let Some(&(address, _)) = self.sorted.get(at) {
-                let range = self.at(address);
+                let range = self.run(at);
                 at = range.end;
                 if range.len() > 1 {
                     let linked = self.linked(elf, symbols, range, None);

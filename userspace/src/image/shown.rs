@@ -1,57 +1,62 @@
 //! Linker names as they are shown: each is demangled once, or not at all where a former run did.
 #![forbid(unsafe_code)]
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
 
 use super::demangle::{demangle, full};
+use super::short::shorten;
 
-/// A name by the reader it is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    OfBinutils,
-    Full,
+/// A function's name as binutils prints it, and what jeprof leaves of that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionName {
+    /// See [`demangle`].
+    pub full: Arc<str>,
+    /// See [`shorten`]; the same text as `full` where there is nothing to leave out.
+    pub short: Arc<str>,
 }
 
-/// By reader; `None` where nobody asked.
-pub(super) type Forms<T = Arc<str>> = [Option<T>; 2];
+/// A linker name as binutils prints it, what jeprof leaves of that, and in full; `None` where nobody asked.
+pub(super) type Forms<T = Arc<str>> = [Option<T>; 3];
 
 /// Names that were asked for.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    known: Mutex<HashMap<Box<str>, Forms, RandomState>>,
+    known: Mutex<HashMap<Arc<str>, Forms, RandomState>>,
 }
 
 impl Shown {
-    /// See [`demangle`].
-    pub(super) fn of_binutils(&self, linker: &str) -> Arc<str> {
-        self.get(linker, Form::OfBinutils, demangle)
+    /// Of a function, for jeprof.
+    pub(super) fn of_binutils(&self, linker: &Arc<str>) -> FunctionName {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some([Some(full), Some(short), _]) = known.get(linker) {
+            return FunctionName { full: full.clone(), short: short.clone() };
+        }
+        let full: Arc<str> = demangle(linker).into();
+        let short = shorten(&full);
+        let short = if short == *full { full.clone() } else { short.into() };
+        let forms = known.entry(linker.clone()).or_default();
+        (forms[0], forms[1]) = (Some(full.clone()), Some(short.clone()));
+        FunctionName { full, short }
     }
 
     /// See [`full`].
     pub(super) fn full(&self, linker: &str) -> Arc<str> {
-        self.get(linker, Form::Full, full)
-    }
-
-    fn get(&self, linker: &str, form: Form, show: fn(&str) -> Cow<'_, str>) -> Arc<str> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shown) = known.get(linker).and_then(|forms| forms[form as usize].as_ref()) {
-            return shown.clone();
+        if let Some([_, _, Some(full)]) = known.get(linker) {
+            return full.clone();
         }
-        let shown: Arc<str> = show(linker).into();
-        known.entry(linker.into()).or_default()[form as usize] = Some(shown.clone());
+        let shown: Arc<str> = full(linker).into();
+        known.entry(linker.into()).or_default()[2] = Some(shown.clone());
         shown
     }
 
     /// Takes over what a former run found out.
-    pub(super) fn recall<'a>(&self, linker: &str, forms: impl FnOnce() -> Forms<&'a str>) {
+    pub(super) fn recall(&self, linker: &Arc<str>, forms: impl FnOnce() -> Forms) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.contains_key(linker) {
-            known.insert(linker.into(), forms().map(|form| form.map(Arc::from)));
-        }
+        known.entry(linker.clone()).or_insert_with(forms);
     }
 
     /// What is known of a name.
@@ -68,12 +73,20 @@ mod tests {
     #[test]
     fn names_are_those_of_the_demangler_and_of_former_runs() {
         let shown = Shown::default();
-        let linker = "_ZN3app4Pool4grabEm@@V1";
-        assert_eq!(&*shown.of_binutils(linker), "app::Pool::grab(unsigned long)@@V1");
-        assert_eq!(shown.forms(linker), [Some("app::Pool::grab(unsigned long)@@V1".into()), None]);
-        assert_eq!(&*shown.full(linker), "app::Pool::grab(unsigned long)");
-        shown.recall(linker, || unreachable!("it is known"));
-        shown.recall("_Zx", || [None, Some("x of old")]);
-        assert_eq!((&*shown.full("_Zx"), &*shown.of_binutils("_Zx")), ("x of old", "_Zx"));
+        let linker: Arc<str> = "_ZN3app4Pool4grabEm@@V1".into();
+        let (full, short) = ("app::Pool::grab(unsigned long)@@V1", "app::Pool::grab@@V1");
+        assert_eq!(shown.of_binutils(&linker), FunctionName { full: full.into(), short: short.into() });
+        assert_eq!(shown.forms(&linker), [Some(full.into()), Some(short.into()), None]);
+        assert_eq!(&*shown.full(&linker), "app::Pool::grab(unsigned long)");
+        shown.recall(&linker, || unreachable!("it is known"));
+        let other: Arc<str> = "_Zx".into();
+        shown.recall(&other, || [None, None, Some("x of old".into())]);
+        assert_eq!((&*shown.full(&other), &*shown.of_binutils(&other).full), ("x of old", "_Zx"));
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_not_copied() {
+        let name = Shown::default().of_binutils(&"main".into());
+        assert!(Arc::ptr_eq(&name.full, &name.short));
     }
 }

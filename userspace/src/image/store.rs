@@ -203,7 +203,7 @@ mod tests {
     fn known(number: u64) -> Known {
         let call = Link {
             key: number,
-            name: Some(format!("name{number}")),
+            name: Some(format!("name{number}").into()),
             is_linkage: number.is_multiple_of(2),
             is_inlined: number % 3 == 1,
             low: 7,
@@ -213,7 +213,7 @@ mod tests {
         let line = Line { file: Some("a.c".into()), number: number as u32, discriminator: 1 };
         let symbol = FunctionSymbol { address: number, name: "symbol".into(), file: None };
         let linked =
-            Linked { linker: format!("_Z{number}"), is_bare: number.is_multiple_of(3), start: number, end: number + 1 };
+            Linked { linker: format!("_Z{number}").into(), is_bare: number.is_multiple_of(3), start: number, end: number + 1 };
         let found =
             Found { line: Some(line).filter(|_| !number.is_multiple_of(5)), chain: vec![call; number as usize % 3] };
         Known {
@@ -249,17 +249,17 @@ mod tests {
     #[test]
     fn names_come_back_as_they_were_shown() {
         let folder = Folder::new("shown");
-        let linker = "_ZN3app4Pool4grabEm";
-        let place = Linked { linker: linker.into(), is_bare: true, start: 1, end: 2 };
+        let linker: Arc<str> = "_ZN3app4Pool4grabEm".into();
+        let place = Linked { linker: linker.clone(), is_bare: true, start: 1, end: 2 };
         let answer = Known { place: None, routine: Some(Placed::In(place)) };
         let store = open(&folder.cache(), &Arc::default());
         store.put(1, answer.clone());
-        let name = store.shown.of_binutils(linker);
+        let name = store.shown.of_binutils(&linker);
         drop(store);
         let store = open(&folder.cache(), &Arc::default());
-        assert_eq!(store.shown.forms(linker), [None, None], "not before it is asked for");
+        assert_eq!(store.shown.forms(&linker), [None, None, None], "not before it is asked for");
         assert_eq!(store.get(1), answer);
-        assert_eq!(store.shown.forms(linker), [Some(name), None]);
+        assert_eq!(store.shown.forms(&linker), [Some(name.full), Some(name.short), None]);
     }
 
     #[test]

@@ -9,12 +9,14 @@
 #![forbid(unsafe_code)]
 
 use std::cmp::{Ordering, Reverse};
+use std::sync::Arc;
 
 use object::LittleEndian;
 use object::elf::{self, Sym64};
 
 use super::demangle::demangle;
 use super::elf::{Elf, Section, Symbols, is_real};
+use super::order::ascending;
 
 const ENDIAN: LittleEndian = LittleEndian;
 /// Symbols inside another that are passed over to find that one.
@@ -54,10 +56,17 @@ pub(super) fn list(elf: &Elf, dynamic: bool) -> Vec<Symbol> {
 }
 
 pub(super) fn linker_name(symbols: &Symbols<'_>, index: usize) -> String {
-    let name = symbols.name(index);
-    match symbols.version(index) {
-        Some(version) => format!("{name}{version}"),
-        None => name.into_owned(),
+    let mut name = String::new();
+    put_linker_name(symbols, index, &mut name);
+    name
+}
+
+/// Adds a symbol's name with its version.
+pub(super) fn put_linker_name(symbols: &Symbols<'_>, index: usize, into: &mut String) {
+    into.push_str(&symbols.name(index));
+    if let Some((at, version)) = symbols.version(index) {
+        into.push_str(at);
+        into.push_str(version);
     }
 }
 
@@ -169,9 +178,9 @@ impl NearestIndex {
 pub(super) struct FunctionSymbol {
     pub(super) address: u64,
     /// Linker name, without a version.
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     /// Of the source, when the table says which file its symbols are of.
-    pub(super) file: Option<String>,
+    pub(super) file: Option<Arc<str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +194,54 @@ struct Entry {
     file: u32,
 }
 
+impl Entry {
+    /// The best of equal addresses last: the largest, then the first of the table.
+    fn rank(&self) -> (u64, u64, Reverse<u32>) {
+        (self.value, self.size.max(1), Reverse(self.index))
+    }
+}
+
+/// Calls `take` for each function symbol, in the order of the table.
+///
+/// File symbols are local and stand before the symbols they are of; once one follows other symbols, it is not known which file
+/// a global symbol is of.
+fn each_function(symbols: &Symbols<'_>, mut take: impl FnMut(Entry)) {
+    let (mut file, mut seen_symbol, mut file_after_symbol) = (0, false, false);
+    for (index, symbol) in symbols.table.symbols().iter().enumerate().skip(1) {
+        let kind = symbol.st_type();
+        if kind == elf::STT_FILE {
+            file = index as u32;
+            file_after_symbol |= seen_symbol;
+            continue;
+        }
+        seen_symbol = true;
+        let section = symbols.section(index);
+        let size = symbol.st_size.get(ENDIAN);
+        let is_local = symbol.st_bind() == elf::STB_LOCAL;
+        let is_marker = size == 0 && is_local && kind == elf::STT_NOTYPE && symbol.st_visibility() == elf::STV_HIDDEN;
+        let is_data = matches!(kind, elf::STT_SECTION | elf::STT_OBJECT | elf::STT_COMMON | elf::STT_TLS | 8 | 9);
+        if is_data || is_marker || !is_real(section) {
+            continue;
+        }
+        let file = if is_local || !file_after_symbol { file } else { 0 };
+        take(Entry { section, value: symbol.st_value.get(ENDIAN), size, index: index as u32, file });
+    }
+}
+
+/// By section and rank.
+fn sorted(found: &[Entry]) -> Vec<Entry> {
+    let addresses: Vec<u64> = found.iter().map(|entry| entry.value).collect();
+    let mut sorted: Vec<Entry> = ascending(&addresses).into_iter().map(|place| found[place as usize]).collect();
+    sorted.chunk_by_mut(|a, b| a.value == b.value).filter(|same| same.len() > 1).for_each(|same| {
+        same.sort_unstable_by_key(Entry::rank);
+    });
+    // Sections lie one behind the other in nearly all files.
+    if !sorted.is_sorted_by_key(|entry| entry.section) {
+        sorted.sort_by_key(|entry| entry.section);
+    }
+    sorted
+}
+
 /// Function symbols by section and address. 32 bytes per symbol.
 #[derive(Debug, Default)]
 pub(super) struct FunctionIndex {
@@ -194,41 +251,43 @@ pub(super) struct FunctionIndex {
 
 impl FunctionIndex {
     /// Of `.symtab`, or of `.dynsym` without one.
-    ///
-    /// File symbols are local and stand before the symbols they are of; once one follows other symbols, it is not known
-    /// which file a global symbol is of.
     pub(super) fn build(elf: &Elf) -> FunctionIndex {
-        let (dynamic, symbols) = match (elf.symbols(false), elf.symbols(true)) {
-            (Some(symbols), _) => (false, symbols),
-            (None, Some(symbols)) => (true, symbols),
-            (None, None) => return FunctionIndex::default(),
-        };
-        let mut sorted = Vec::with_capacity(symbols.table.len());
-        let (mut file, mut seen_symbol, mut file_after_symbol) = (0, false, false);
-        for (index, symbol) in symbols.table.symbols().iter().enumerate().skip(1) {
-            let kind = symbol.st_type();
-            if kind == elf::STT_FILE {
-                file = index as u32;
-                file_after_symbol |= seen_symbol;
-                continue;
+        let Some((dynamic, symbols)) = Self::table(elf) else { return FunctionIndex::default() };
+        let mut found = Vec::with_capacity(symbols.table.len());
+        each_function(&symbols, |entry| found.push(entry));
+        FunctionIndex { sorted: sorted(&found), dynamic }
+    }
+
+    /// The same for [`FunctionIndex::find`] at no other than these ascending addresses, in the time that it takes to read the
+    /// table once.
+    pub(super) fn near(elf: &Elf, addresses: &[u64]) -> FunctionIndex {
+        let Some((dynamic, symbols)) = Self::table(elf) else { return FunctionIndex::default() };
+        // By section, the best entry between each address and the one before it.
+        let mut best: Vec<Vec<Option<Entry>>> = Vec::new();
+        each_function(&symbols, |entry| {
+            let at = addresses.partition_point(|&address| address < entry.value);
+            let section = entry.section as usize;
+            if at == addresses.len() || section >= elf.sections.len() {
+                return;
             }
-            seen_symbol = true;
-            let section = symbols.section(index);
-            let size = symbol.st_size.get(ENDIAN);
-            let is_local = symbol.st_bind() == elf::STB_LOCAL;
-            let is_marker =
-                size == 0 && is_local && kind == elf::STT_NOTYPE && symbol.st_visibility() == elf::STV_HIDDEN;
-            let is_data = matches!(kind, elf::STT_SECTION | elf::STT_OBJECT | elf::STT_COMMON | elf::STT_TLS | 8 | 9);
-            if is_data || is_marker || !is_real(section) {
-                continue;
+            if best.len() <= section {
+                best.resize_with(section + 1, Vec::new);
             }
-            let file = if is_local || !file_after_symbol { file } else { 0 };
-            sorted.push(Entry { section, value: symbol.st_value.get(ENDIAN), size, index: index as u32, file });
-        }
-        // The best of equal addresses last: the largest, then the first of the table.
-        let key = |entry: &Entry| (entry.section, entry.value, entry.size.max(1), Reverse(entry.index));
-        sorted.sort_unstable_by_key(key);
-        FunctionIndex { sorted, dynamic }
+            if best[section].is_empty() {
+                best[section].resize(addresses.len(), None);
+            }
+            let best = &mut best[section][at];
+            if best.is_none_or(|best| best.rank() < entry.rank()) {
+                *best = Some(entry);
+            }
+        });
+        FunctionIndex { sorted: best.into_iter().flatten().flatten().collect(), dynamic }
+    }
+
+    /// `.symtab`, or `.dynsym` without one, and which of the two.
+    fn table(elf: &Elf) -> Option<(bool, Symbols<'_>)> {
+        let table = |dynamic| Some((dynamic, elf.symbols(dynamic)?));
+        table(false).or_else(|| table(true))
     }
 
     /// The function symbol of a section that starts nearest below an address, whatever its size.
@@ -259,7 +318,7 @@ impl FunctionIndex {
 
     fn symbol(&self, elf: &Elf, entry: &Entry) -> Option<FunctionSymbol> {
         let symbols = elf.symbols(self.dynamic)?;
-        let file = (entry.file != 0).then(|| symbols.name(entry.file as usize).into_owned());
-        Some(FunctionSymbol { address: entry.value, name: symbols.name(entry.index as usize).into_owned(), file })
+        let file = (entry.file != 0).then(|| symbols.name(entry.file as usize).into());
+        Some(FunctionSymbol { address: entry.value, name: symbols.name(entry.index as usize).into(), file })
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 pub use crate::image::Routine;
-use crate::image::{Called, Image, SourceFrame, Symbol, Within};
+use crate::image::{Called, FunctionName, Image, SourceFrame, Symbol, Within};
 use crate::progress::Working;
 use crate::symbolize::name::shorten;
 
@@ -110,14 +110,16 @@ impl Symbols {
         let mut texts = Texts::default();
         let inside: Vec<u64> = addresses.iter().map(|&address| width.sub(address, bias)).collect();
         let mut routine = None;
-        for (&address, answer) in addresses.iter().zip(image.answers(&inside)) {
+        let mut asked = addresses.iter();
+        self.by_address.reserve(addresses.len());
+        image.answers(&inside, |answer| {
+            let Some(&address) = asked.next() else { return };
             let frames = answer.frames;
             let shows_all = frames.len() < 2 || image.has_separator();
             let shown = if shows_all { &frames[..] } else { &frames[..1] };
-            let list = self.by_address.entry(address).or_default();
             let of_its_own = match answer.routine {
                 Some(Within::In(called)) => {
-                    routine = Some(texts.routine(&called));
+                    routine = Some(TableName::of(&called));
                     None
                 }
                 Some(Within::Behind) => {
@@ -133,16 +135,20 @@ impl Symbols {
             };
             // What lies before the first function, or in a gap, is named by the function that follows.
             let known = of_its_own.as_ref().or(routine.as_ref());
+            let before = self.by_address.remove(&address).unwrap_or_default();
+            let mut list = Vec::with_capacity(shown.len().max(1) + before.len());
+            // The outermost first.
+            for frame in shown.iter().rev() {
+                let line = texts.line(&line_text(frame));
+                list.push(texts.name(frame.function.as_ref(), line, known));
+            }
             if shown.is_empty() {
                 let line = texts.line("??:0");
-                list.insert(0, texts.name(None, line, known));
+                list.push(texts.name(None, line, known));
             }
-            // From the innermost out; each is put before the others.
-            for frame in shown {
-                let line = texts.line(&line_text(frame));
-                list.insert(0, texts.name(frame.function.as_ref(), line, known));
-            }
-        }
+            list.extend(before);
+            self.by_address.insert(address, list);
+        });
     }
 }
 
@@ -151,7 +157,8 @@ fn line_text(frame: &SourceFrame) -> Cow<'static, str> {
     let file = match &frame.file {
         None if frame.line.is_none_or(|line| line == 0) => return "??:?".into(),
         None => "??".into(),
-        Some(file) => file.replace('\\', "/"),
+        Some(file) if file.contains('\\') => Cow::Owned(file.replace('\\', "/")),
+        Some(file) => Cow::Borrowed(&**file),
     };
     match (frame.line, frame.discriminator) {
         (None | Some(0), _) => format!("{file}:?"),
@@ -163,15 +170,14 @@ fn line_text(frame: &SourceFrame) -> Cow<'static, str> {
 
 /// Every text once.
 struct Texts {
-    lines: FxHashMap<String, Arc<str>>,
-    /// By the place of the complete name, which is kept beside so that no other gets it.
-    short: FxHashMap<*const u8, (Arc<str>, Arc<str>)>,
-    unknown: Arc<str>,
+    lines: FxHashMap<Box<str>, Arc<str>>,
+    unknown: FunctionName,
 }
 
 impl Default for Texts {
     fn default() -> Texts {
-        Texts { lines: FxHashMap::default(), short: FxHashMap::default(), unknown: "??".into() }
+        let unknown: Arc<str> = "??".into();
+        Texts { lines: FxHashMap::default(), unknown: FunctionName { full: unknown.clone(), short: unknown } }
     }
 }
 
@@ -181,33 +187,18 @@ impl Texts {
             return known.clone();
         }
         let shared: Arc<str> = text.into();
-        self.lines.insert(text.to_owned(), shared.clone());
+        self.lines.insert(text.into(), shared.clone());
         shared
     }
 
-    fn shortened(&mut self, full: &Arc<str>) -> Arc<str> {
-        let known = self.short.entry(full.as_ptr()).or_insert_with(|| {
-            let short = shorten(full);
-            (full.clone(), if short == **full { full.clone() } else { short.into() })
-        });
-        known.1.clone()
-    }
-
-    /// An address behind a name is taken from it as the arguments of a template are.
-    fn routine(&mut self, called: &Called) -> TableName {
-        TableName { short: self.shortened(&called.name), full: called.full() }
-    }
-
     /// The name in the symbol table replaces the line table's when it begins with it, or when there is no other.
-    fn name(&mut self, function: Option<&Arc<str>>, line: Arc<str>, table: Option<&TableName>) -> Name {
-        let unknown = self.unknown.clone();
-        let full = function.filter(|name| !name.is_empty()).unwrap_or(&unknown);
-        let short = self.shortened(full);
+    fn name(&self, function: Option<&FunctionName>, line: Arc<str>, table: Option<&TableName>) -> Name {
+        let function = function.filter(|name| !name.full.is_empty()).unwrap_or(&self.unknown);
         match table {
-            Some(table) if &**full == "??" || table.full.starts_with(&*short) => {
+            Some(table) if &*function.full == "??" || table.full.starts_with(&*function.short) => {
                 Name { short: table.short.clone(), line, full: table.full.clone() }
             }
-            _ => Name { short, line, full: full.clone() },
+            _ => Name { short: function.short.clone(), line, full: function.full.clone() },
         }
     }
 }
@@ -217,6 +208,13 @@ impl Texts {
 struct TableName {
     short: Arc<str>,
     full: Arc<str>,
+}
+
+impl TableName {
+    /// An address behind a name is taken from it as the arguments of a template are.
+    fn of(called: &Called) -> TableName {
+        TableName { short: called.name.short.clone(), full: called.full() }
+    }
 }
 
 /// All functions of an image by address whose name, with its address, matches. `symbols` ascending. Of several at an address the
@@ -310,12 +308,12 @@ mod tests {
                 some.flat_map(|address| [address.wrapping_sub(1), address, address + 1]).chain([0, 1 << 40]).collect();
             addresses.sort_unstable();
             let mut found: Vec<Within> = Vec::new();
-            for answer in image.answers(&addresses) {
+            image.answers(&addresses, |answer| {
                 let routine =
                     |called: Called| Routine { name: called.full().to_string(), start: called.start, end: called.end };
                 let one = answer.routine.map_or_else(|| found.last().cloned(), |within| Some(within.map(routine)));
                 found.push(one.expect("the first has its own"));
-            }
+            });
             assert_eq!(found, walked(&image, &addresses), "{}", path.display());
             let separator = routines(symbols, &Pattern::new("^_fini<", "").expect("a pattern"));
             assert_eq!(image.has_separator(), !separator.is_empty(), "{}", path.display());
@@ -328,7 +326,7 @@ mod tests {
     fn lines_as_addr2line_prints_them() {
         let frame = |file: Option<&str>, line, discriminator| SourceFrame {
             function: None,
-            file: file.map(ToOwned::to_owned),
+            file: file.map(Arc::from),
             line,
             discriminator,
         };

@@ -80,10 +80,10 @@ impl SymFile {
 
 fn calls(symbol: &Sym<'_>) -> Vec<Call> {
     let call = |name: &str, info: Option<&CodeInfo<'_>>, is_inlined| Call {
-        name: name.to_owned(),
+        name: name.into(),
         is_linkage: true,
         symbol: None,
-        file: info.map(|info| info.to_path().display().to_string()),
+        file: info.map(|info| info.to_path().display().to_string().into()),
         line: info.and_then(|info| info.line).unwrap_or(0),
         start: symbol.addr,
         is_inlined,
@@ -139,7 +139,7 @@ mod tests {
         let find = |name: &str, id: &[u8]| SymFile::find(OsStr::new(name), id, std::slice::from_ref(&store));
         assert!(find("prog", &ID[1..]).is_none() && find("other", &ID).is_none() && find("prog", &[]).is_none());
         let calls = find("prog", &ID).expect("its file").calls(&[0x1014, 0x2000]).expect("readable");
-        let found = (calls[0][0].name.as_str(), calls[0][0].file.as_deref(), calls[0][0].line);
+        let found = (&*calls[0][0].name, calls[0][0].file.as_deref(), calls[0][0].line);
         assert_eq!(found, ("work(int)", Some("/src/a.c"), 8));
         assert!(calls[1].is_empty());
         fs::remove_dir_all(&store).expect("removed");

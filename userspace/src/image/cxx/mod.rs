@@ -41,7 +41,8 @@ pub(super) fn demangle(mangled: &str, forms: Forms) -> Option<String> {
     }
     let mut parser = parse::Parser::new(mangled, forms == Forms::All);
     let root = parser.whole()?;
-    print::text(&parser.tree, root)
+    // Most names are written in less.
+    print::text(&parser.tree, root, mangled.len() * 2)
 }
 
 #[cfg(test)]

@@ -49,18 +49,18 @@ pub(super) struct Printer<'t, 'a> {
     pub(super) failed: bool,
 }
 
-/// The text of a tree; `None` when it has none.
-pub(super) fn text(tree: &Tree<'_>, root: Id) -> Option<String> {
+/// The text of a tree, about as long as `likely` bytes; `None` when it has none.
+pub(super) fn text(tree: &Tree<'_>, root: Id, likely: usize) -> Option<String> {
     let mut printer = Printer {
         tree,
-        out: String::new(),
+        out: String::with_capacity(likely),
         last: 0,
         waiting: Vec::new(),
         chain: None,
         templates: Vec::new(),
         scope: None,
         first_scopes: HashMap::new(),
-        open: Vec::new(),
+        open: Vec::with_capacity(32),
         times_open: vec![0; tree.len()],
         pack_index: 0,
         lambdas: 0,

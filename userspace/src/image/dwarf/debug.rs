@@ -38,7 +38,7 @@ pub(in super::super) struct Link {
     /// Tells functions apart: place of its entry in the debug information.
     pub(in super::super) key: u64,
     /// As the debug information has it.
-    pub(in super::super) name: Option<String>,
+    pub(in super::super) name: Option<Arc<str>>,
     /// The name is the linker's.
     pub(in super::super) is_linkage: bool,
     /// Start of its first range.
@@ -46,7 +46,7 @@ pub(in super::super) struct Link {
     /// A call that was inlined, not the function that contains it.
     pub(in super::super) is_inlined: bool,
     /// Where an inlined call stands.
-    pub(in super::super) call_file: Option<String>,
+    pub(in super::super) call_file: Option<Arc<str>>,
     /// 0 = unknown.
     pub(in super::super) call_line: u32,
 }

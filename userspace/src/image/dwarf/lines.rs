@@ -11,6 +11,8 @@
 //! the unit's own file for code of a header. [`Reading`] says which of the two is wanted.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use gimli::{LineInstruction, LineProgramHeader};
 
 use super::slice::{Dwarf, Reading, Slice, Unit};
@@ -41,7 +43,7 @@ impl Sequence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Line {
     /// `None` when the table's file name is empty.
-    pub(in super::super) file: Option<String>,
+    pub(in super::super) file: Option<Arc<str>>,
     /// 0 = no line.
     pub(in super::super) number: u32,
     pub(in super::super) discriminator: u32,
@@ -57,16 +59,15 @@ pub(super) struct LineTable {
 /// File names of a unit, joined with their directories.
 #[derive(Debug, Default)]
 struct Files {
-    names: Vec<String>,
+    names: Vec<Arc<str>>,
     /// From version 5 on files are numbered from 0, before from 1.
     from_zero: bool,
 }
 
 impl Files {
-    fn get(&self, number: u64) -> &str {
+    fn get(&self, number: u64) -> Option<&Arc<str>> {
         let index = if self.from_zero { Some(number) } else { number.checked_sub(1) };
-        let name = index.and_then(|index| self.names.get(usize::try_from(index).ok()?));
-        name.map_or("<unknown>", String::as_str)
+        index.and_then(|index| self.names.get(usize::try_from(index).ok()?))
     }
 
     fn read(dwarf: &Dwarf<'_>, unit: &Unit<'_>, header: &LineProgramHeader<Slice<'_>>) -> Files {
@@ -81,18 +82,19 @@ impl Files {
             .map(|file| {
                 let name = text(file.path_name());
                 if name.starts_with('/') {
-                    return name;
+                    return name.into();
                 }
                 let number = file.directory_index();
                 let index = if from_zero { Some(number) } else { number.checked_sub(1) };
                 let directory = index.and_then(|index| directories.get(usize::try_from(index).ok()?));
-                match (directory, &compilation) {
+                let path = match (directory, &compilation) {
                     (Some(directory), _) if directory.starts_with('/') => format!("{directory}/{name}"),
                     (Some(directory), Some(compilation)) => format!("{compilation}/{directory}/{name}"),
                     (Some(directory), None) => format!("{directory}/{name}"),
                     (None, Some(compilation)) => format!("{compilation}/{name}"),
                     (None, None) => name,
-                }
+                };
+                path.into()
             })
             .collect();
         Files { names, from_zero }
@@ -114,8 +116,8 @@ impl LineTable {
         Some(LineTable { sequences: trimmed(reader.sequences), files })
     }
 
-    pub(super) fn file(&self, number: u64) -> &str {
-        self.files.get(number)
+    pub(super) fn file(&self, number: u64) -> Arc<str> {
+        self.files.get(number).map_or_else(|| "<unknown>".into(), Arc::clone)
     }
 
     /// The row that covers an address.
@@ -124,9 +126,9 @@ impl LineTable {
         let sequence = self.sequences[..after].last().filter(|sequence| address < sequence.high())?;
         let after = sequence.rows.partition_point(|row| row.address <= address);
         let row = sequence.rows[..after].last().filter(|row| !row.is_end && after < sequence.rows.len())?;
-        let file = self.files.get(u64::from(row.file));
+        let file = self.file(u64::from(row.file));
         Some(Line {
-            file: (!file.is_empty()).then(|| file.to_owned()),
+            file: (!file.is_empty()).then_some(file),
             number: row.line,
             discriminator: row.discriminator,
         })

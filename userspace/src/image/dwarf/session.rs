@@ -49,7 +49,7 @@ impl<'d> Opened<'d> {
 /// What the entry of a function says.
 #[derive(Clone, Debug, Default)]
 struct Described {
-    name: Option<String>,
+    name: Option<Arc<str>>,
     /// The name is the linker's.
     is_linkage: bool,
     /// Where an inlined call stands: number of the file, line.
@@ -152,7 +152,7 @@ impl<'d> Session<'d> {
                 is_linkage: described.is_linkage,
                 low: function.low,
                 is_inlined: function.is_inlined,
-                call_file: described.call_file.map(|number| tables.lines.file(number).to_owned()),
+                call_file: described.call_file.map(|number| tables.lines.file(number)),
                 call_line: described.call_line,
             });
             next = function.caller.filter(|_| function.is_inlined);
@@ -229,7 +229,7 @@ impl<'d> Session<'d> {
     }
 }
 
-fn text<'a>(dwarf: &Dwarf<'a>, unit: &Unit<'a>, value: AttributeValue<Slice<'a>>) -> Option<String> {
+fn text<'a>(dwarf: &Dwarf<'a>, unit: &Unit<'a>, value: AttributeValue<Slice<'a>>) -> Option<Arc<str>> {
     let text = dwarf.attr_string(unit, value).ok()?;
-    Some(text.to_string_lossy().into_owned())
+    Some(text.to_string_lossy().into())
 }
