@@ -9,7 +9,7 @@ use jeprobe_tests::{Run, TempDir, artefact};
 #[test]
 fn the_file_needs_no_other() {
     for (arguments, wanted, unwanted) in
-        [("-lW", "LOAD", "Requesting program interpreter"), ("-dW", "Dynamic section", "(NEEDED)")]
+        [("-lW", "LOAD", "Requesting program interpreter"), ("-dW", "There is no dynamic section", "(NEEDED)")]
     {
         let listed = Run::new("readelf").arg(arguments).arg(artefact::command()).finish().ok();
         assert!(listed.stdout.contains(wanted), "{}", listed.stdout);

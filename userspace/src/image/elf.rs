@@ -243,7 +243,8 @@ impl Elf {
             let names = self.versions.get_or_init(|| self.version_names(&sections, numbers)).as_ref()?;
             Some((numbers, names.as_slice()))
         };
-        let stored = self.sections.get(table.string_section().0).map(|section| self.stored(section)).unwrap_or_default();
+        let stored =
+            self.sections.get(table.string_section().0).map(|section| self.stored(section)).unwrap_or_default();
         let names = &stored[..memchr::memrchr(0, stored).map_or(0, |last| last + 1)];
         Some(Symbols { table, names, versions: if dynamic { versions() } else { None } })
     }

@@ -31,9 +31,9 @@ mod error;
 mod frames;
 mod kept;
 mod minidebug;
-mod order;
 #[cfg(test)]
 pub(crate) mod oracle;
+mod order;
 mod routines;
 pub(crate) mod short;
 mod shown;

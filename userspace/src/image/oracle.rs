@@ -219,7 +219,11 @@ fn separate_debug_files_are_found_by_link() {
     let image = Image::open(&program).expect("an ELF file");
     let text = image.text().expect("a text section");
     let named = (text.address..text.address + text.size).filter(|address| {
-        image.frames(*address).first().and_then(|frame| frame.function.as_ref()).is_some_and(|name| &*name.full == "main")
+        image
+            .frames(*address)
+            .first()
+            .and_then(|frame| frame.function.as_ref())
+            .is_some_and(|name| &*name.full == "main")
     });
     assert!(named.count() > 2, "main has no name");
     std::fs::write(&debug, b"another file").expect("the debug file is replaced");

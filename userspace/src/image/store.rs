@@ -212,8 +212,12 @@ mod tests {
         };
         let line = Line { file: Some("a.c".into()), number: number as u32, discriminator: 1 };
         let symbol = FunctionSymbol { address: number, name: "symbol".into(), file: None };
-        let linked =
-            Linked { linker: format!("_Z{number}").into(), is_bare: number.is_multiple_of(3), start: number, end: number + 1 };
+        let linked = Linked {
+            linker: format!("_Z{number}").into(),
+            is_bare: number.is_multiple_of(3),
+            start: number,
+            end: number + 1,
+        };
         let found =
             Found { line: Some(line).filter(|_| !number.is_multiple_of(5)), chain: vec![call; number as usize % 3] };
         Known {

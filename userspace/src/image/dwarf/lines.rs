@@ -127,11 +127,7 @@ impl LineTable {
         let after = sequence.rows.partition_point(|row| row.address <= address);
         let row = sequence.rows[..after].last().filter(|row| !row.is_end && after < sequence.rows.len())?;
         let file = self.file(u64::from(row.file));
-        Some(Line {
-            file: (!file.is_empty()).then_some(file),
-            number: row.line,
-            discriminator: row.discriminator,
-        })
+        Some(Line { file: (!file.is_empty()).then_some(file), number: row.line, discriminator: row.discriminator })
     }
 }
 
