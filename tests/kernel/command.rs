@@ -107,7 +107,8 @@ fn a_process_that_samples_often_is_read_and_not_probed() {
     let ended = command.finish().ok();
     assert!(ended.stderr.contains("samples were read from the process's profile table"), "{ended}");
     about(inuse_bytes(&dir.join("a.heap")), ORDERED);
-    // What is allocated is counted, too, from the attachment on: not what another command saw before.
+    // Allocated is what is live at the attachment and what comes then: not all that another command saw before.
+    order(&mut target, "-1500");
     let again = attach(&dir, &target, "b.heap");
     order(&mut target, "2000");
     thread::sleep(Duration::from_millis(700));
@@ -115,8 +116,33 @@ fn a_process_that_samples_often_is_read_and_not_probed() {
     let ended = again.finish();
     assert_eq!(ended.code(), 3, "{ended}");
     assert!(ended.stderr.contains("was read for the last time"), "{ended}");
-    about(inuse_bytes(&dir.join("b.heap")), 2.0 * ORDERED);
-    about(bytes_of(&dir.join("b.heap"), &["--alloc_space"]), ORDERED);
+    about(inuse_bytes(&dir.join("b.heap")), 1.25 * ORDERED);
+    about(bytes_of(&dir.join("b.heap"), &["--alloc_space"]), 1.25 * ORDERED);
+}
+
+/// The distances that were drawn at a rate that practically never samples do not outlive it.
+#[test]
+fn a_change_of_the_sampling_rate_reaches_threads_that_drew_before() {
+    need_probes!();
+    let dir = TempDir::new("rate");
+    let mut target = holder();
+    let pid = target.pid().to_string();
+    let first = start(&dir, &["attach", "--pid", &pid, "--lg-sample", "63", "-o", "a.heap"]);
+    assert!(first.stderr().contains("one allocation per 9223372036854775808 bytes"), "{}", first.stderr());
+    order(&mut target, "2000");
+    first.signal(libc::SIGINT);
+    let ended = first.finish().ok();
+    // The distance from before ends with a sample, if any.
+    assert!(
+        ended.stderr.contains("no live sampled memory") || inuse_bytes(&dir.join("a.heap")) < ORDERED / 20.0,
+        "{ended}"
+    );
+    let second = start(&dir, &["attach", "--pid", &pid, "-o", "b.heap"]);
+    order(&mut target, "2000");
+    second.signal(libc::SIGINT);
+    let ended = second.finish().ok();
+    assert!(ended.stdout.contains("hold"), "{ended}");
+    about(inuse_bytes(&dir.join("b.heap")), ORDERED);
 }
 
 /// Seldom enough for two seconds: probes, which lose nothing when the process is killed; then a burst, and the table.

@@ -7,4 +7,5 @@ mod lifecycle;
 mod losses;
 mod probing;
 mod session;
+mod threads;
 mod truth_attached;

@@ -1,5 +1,5 @@
 /* Holds 200 blocks of 100,000 bytes from one site. With "exit N" it ends with N, with "kill" it kills itself a second and a
-   half later; without arguments each line it hears is a number of blocks to hold more. */
+   half later; without arguments each line it hears is a number of blocks to hold more, or, below 0, to free. */
 #include "fact.h"
 #include <signal.h>
 #include <stdlib.h>
@@ -17,6 +17,12 @@ static void hold(int n) {
 	}
 }
 
+static void drop(int n) {
+	while (n-- > 0 && count > 0) {
+		free(kept[--count]);
+	}
+}
+
 int main(int argc, char **argv) {
 	char heard[64];
 	hold(200);
@@ -29,7 +35,9 @@ int main(int argc, char **argv) {
 		raise(SIGKILL);
 	}
 	while (hear(heard, sizeof heard)) {
-		hold(atoi(heard));
+		int n = atoi(heard);
+		hold(n);
+		drop(-n);
 		line("done");
 	}
 	return 0;

@@ -6,7 +6,7 @@
 //!
 //! Every program has a time limit ([`LIMIT`] unless told otherwise) after which its process group is killed and the
 //! test fails, showing what the program had printed. A program starts in a process group of its own; only that group
-//! is ever signalled.
+//! is ever signalled. It ends with the thread that started it, so that a test run that is cut off leaves nothing behind.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -173,6 +173,8 @@ impl Run {
     fn command(&self) -> (Command, String) {
         let mut command = Command::new(&self.program);
         command.args(&self.args).process_group(0);
+        // SAFETY: the closure makes one system call, which is allowed between fork and exec.
+        unsafe { command.pre_exec(end_with_parent) };
         for name in ["LD_PRELOAD", "MALLOC_CONF", "_RJEM_MALLOC_CONF", "JEPROBE_TEST_LIBRARY"] {
             command.env_remove(name);
         }
@@ -375,6 +377,15 @@ fn started(command: &mut Command, shown: &str) -> Child {
             }
             started => return started.unwrap_or_else(|e| panic!("cannot start {shown}: {e}")),
         }
+    }
+}
+
+/// Has the kernel kill this process when the thread that started it ends: a test run that is cut off leaves nothing running.
+fn end_with_parent() -> std::io::Result<()> {
+    // SAFETY: the call takes integers only.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 

@@ -111,7 +111,7 @@ pub enum Error {
     #[error("probes cannot be used here: {}", reasons.join("; "))]
     NoEbpf { reasons: Vec<String>, hint: String },
 
-    #[error("no sample was taken in {processes} processes with the allocator")]
+    #[error("no sample was taken in {processes} {} with the allocator", if *processes == 1 { "process" } else { "processes" })]
     NoSamples { processes: u64 },
 
     #[error("cannot {what}")]
@@ -197,9 +197,13 @@ impl Error {
                  and one that leaves through _exit within a few milliseconds leaves none"
                     .into(),
             ),
+            Error::NothingRecorded { killed: true, .. } => Some(
+                "it was killed before its profile table was read for the first time, some ten milliseconds after its start, or it \
+                 ignores LD_PRELOAD as static and setuid programs do (check with: ldd COMMAND)"
+                    .into(),
+            ),
             Error::Stdout(_)
             | Error::Stderr(_)
-            | Error::NothingRecorded { killed: true, .. }
             | Error::Zombie { .. } | Error::ControlNotTaken { .. } | Error::Spawn { .. } | Error::System { .. } => None,
         }
     }

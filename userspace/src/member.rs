@@ -17,7 +17,7 @@ use crate::proc::{exe, pids};
 use crate::remote::target::{self, Target, Word};
 use crate::track::live::Live;
 use crate::track::seed::Seed;
-use crate::units::SampleInterval;
+use crate::units::{SampleInterval, counted};
 
 /// See the module's text.
 #[derive(Debug)]
@@ -83,8 +83,8 @@ impl Member {
         member
     }
 
-    /// Reads what the process has recorded; cumulative counts are those since the first reading, unless the process keeps
-    /// them by itself. `None` when it has no table.
+    /// Reads what the process has recorded; cumulative counts are what was live at the first reading and what came since, unless
+    /// the process keeps them by itself. `None` when it has no table.
     pub fn seed(&mut self) -> Result<Option<Seed>, Error> {
         self.look_for_table();
         let Some(target) = &self.target else { return Ok(None) };
@@ -92,9 +92,7 @@ impl Member {
         let mut seed = seed.map_err(|source| Error::Table { pid: self.pid, name: self.name.clone(), source })?;
         let root = target.root()?;
         if !seed.is_cumulative {
-            let (epoch, before) = self.counted_before.get_or_insert_with(|| {
-                (seed.epoch, seed.contexts.iter().map(|(&context, entry)| (context, entry.cumulative)).collect())
-            });
+            let (epoch, before) = self.counted_before.get_or_insert_with(|| (seed.epoch, seed.freed_before()));
             if *epoch == seed.epoch {
                 seed.count_from(before);
             }
@@ -117,12 +115,21 @@ impl Member {
         let Some(target) = &self.target else { return Ok(None) };
         let before = target.set(Word::LgSample, lg)?;
         self.lg_sample = self.lg_sample.min(lg);
+        if let Some(root) = &mut self.root {
+            root.lg_sample = lg;
+        }
         Ok(Some(before))
     }
 
-    /// Mean bytes between samples; 1 when the process does not say.
+    /// Mean bytes between the samples that are to come.
+    pub fn interval_in_force(&self) -> SampleInterval {
+        interval(self.root.map_or(self.lg_sample, |root| root.lg_sample))
+    }
+
+    /// Mean bytes between samples that the profile is told with, the shortest that was in force; 1 when the process does not
+    /// say.
     pub fn interval(&self) -> SampleInterval {
-        SampleInterval(1_u64.checked_shl(self.lg_sample).unwrap_or(u64::MAX))
+        interval(self.lg_sample)
     }
 
     /// Reads the gauges and losses again.
@@ -190,7 +197,8 @@ impl Member {
         profile.set_losses(self.own_losses());
         let mut without_stack = 0;
         for (_, stack) in live.into_iter().flat_map(Live::stacks) {
-            let values = Values { current: stack.current.into(), cumulative: stack.cumulative.into() };
+            let cumulative = at_least(&stack.cumulative, &stack.current);
+            let values = Values { current: stack.current.into(), cumulative: cumulative.into() };
             if values.is_zero() {
                 continue;
             }
@@ -210,17 +218,16 @@ impl Member {
                 }
             }
             if gaps.missed_frees > 0 {
-                let count = gaps.missed_frees;
-                profile.add_note(format!("{count} frees never arrived; their samples ended at the next one there"));
+                let count = counted(gaps.missed_frees, "free", "frees");
+                profile.add_note(format!("{count} never arrived; the sample ended at the next one of its address"));
             }
             if gaps.unweighted > 0 {
-                profile.add_note(format!("{} samples came without a weight and count as they are", gaps.unweighted));
+                let count = counted(gaps.unweighted, "sample", "samples");
+                profile.add_note(format!("{count} without a weight, of which nothing is estimated"));
             }
             if gaps.overflowed > 0 {
-                profile.add_note(format!(
-                    "{} live samples were more than this program holds and are missing; raise --lg-sample",
-                    gaps.overflowed
-                ));
+                let count = counted(gaps.overflowed, "live sample", "live samples");
+                profile.add_note(format!("{count} more than this program holds, missing here; raise --lg-sample"));
             }
         }
         for mapping in &self.mappings {
@@ -240,5 +247,19 @@ impl Member {
             profile.add_note(note.clone());
         }
         profile
+    }
+}
+
+fn interval(lg_sample: u32) -> SampleInterval {
+    SampleInterval(1_u64.checked_shl(lg_sample).unwrap_or(u64::MAX))
+}
+
+/// What is live was allocated; the two are read one after the other while the process runs.
+fn at_least(cumulative: &Counts, current: &Counts) -> Counts {
+    Counts {
+        objects: cumulative.objects.max(current.objects),
+        bytes: cumulative.bytes.max(current.bytes),
+        weight_objects8: cumulative.weight_objects8.max(current.weight_objects8),
+        weight_bytes: cumulative.weight_bytes.max(current.weight_bytes),
     }
 }

@@ -228,6 +228,7 @@ impl Session {
     /// Takes all waiting events and says what is worth telling.
     pub fn pump(&mut self) -> Vec<Notice> {
         self.drain();
+        self.follow_threads();
         self.adapt();
         for pid in std::mem::take(&mut self.stale) {
             if let Some(member) = self.members.get_mut(&pid) {
@@ -245,6 +246,30 @@ impl Session {
         self.attachment.drain(&mut |event| events.push(event));
         for event in events {
             self.take(&event);
+        }
+    }
+
+    /// The probes of a single process end with the thread that they belong to. When others live on, they are set anew; what was
+    /// sampled in between is in the table.
+    fn follow_threads(&mut self) {
+        // It fails when the process is at its end, which a sweep finds.
+        if self.attachment.is_bound() || self.attachment.rebind().is_err() {
+            return;
+        }
+        self.drain();
+        let pids: Vec<u32> = self.members.keys().copied().collect();
+        for pid in pids {
+            if !self.attachment.has_whole_table() {
+                if let Some(member) = self.members.get_mut(&pid) {
+                    member.note(
+                        "the thread that its probes belonged to ended; what it sampled and freed in the tenth of a second until \
+                         they were set again is missing"
+                            .into(),
+                    );
+                }
+            } else if !self.is_read(pid) {
+                let _newer = self.take_reading(pid);
+            }
         }
     }
 
@@ -314,17 +339,22 @@ impl Session {
 
     /// Has a reading of the table replace what the tracker knows of the process.
     fn read_table(&mut self) -> Option<Seed> {
-        let Adaptive { pid, read_ns, .. } = self.adaptive.as_mut()?;
-        let member = self.members.get_mut(pid)?;
+        let pid = self.adaptive.as_ref()?.pid;
+        let seed = self.take_reading(pid)?;
+        self.adaptive.as_mut()?.read_ns = seed.began_ns;
+        Some(seed)
+    }
+
+    fn take_reading(&mut self, pid: u32) -> Option<Seed> {
+        let member = self.members.get_mut(&pid)?;
         let seed = member.seed().ok().flatten()?;
-        *read_ns = seed.began_ns;
-        let known = self.tracker.image(*pid);
+        let known = self.tracker.image(pid);
         let is_new = |context: &u64| !known.live.has_frames(StackKey { id: *context, kind: STACK_IN_PROCESS });
         let new = seed.contexts.iter().filter(|(context, _)| is_new(context));
         if new.into_iter().any(|(_, entry)| !member.knows(&entry.frames)) {
-            self.stale.insert(*pid);
+            self.stale.insert(pid);
         }
-        self.tracker.reseed(*pid, &seed);
+        self.tracker.reseed(pid, &seed);
         Some(seed)
     }
 
@@ -405,6 +435,11 @@ impl Session {
         let Ok(hooks) = self.finder.process(pid) else { return false };
         for mapped in &hooks.files {
             self.add_file(&mapped.file);
+        }
+        // Another thread than the first executed it, with which the probes went.
+        if !self.host && !hooks.files.iter().all(|mapped| self.attachment.is_raised(pid, mapped)) {
+            // Fails when it ended again.
+            let _ended = self.attachment.rebind();
         }
         self.members.contains_key(&pid) || self.join(pid).is_ok()
     }

@@ -41,6 +41,11 @@ pub struct Sums {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SampleInterval(pub u64);
 
+/// A number of things in words: `1 sample`, `2 samples`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 impl Count {
     pub const ZERO: Count = Count { objects: 0, bytes: 0 };
 }

@@ -24,7 +24,7 @@ use jeprobe_abi::reader::{Table, TableError};
 use jeprobe_abi::unbias;
 
 use super::records::{OwnMemory, alloc_bytes, jeprobe_root};
-use super::{hooks, walker};
+use super::{hooks, maps, walker};
 use crate::conf::{self, PREFIX_BYTES};
 use crate::diag::Line;
 use crate::sync::mutex::Mutex;
@@ -283,7 +283,7 @@ fn write_profile(sink: &mut FileSink<'_>, sums: &mut [ThreadSum]) -> Result<(), 
 
 /// Title and copy of the mappings; nothing when they cannot be read.
 fn write_mappings(sink: &mut FileSink<'_>) -> Result<(), Errno> {
-    let Ok(fd) = sys::open_read(c"/proc/self/maps") else { return Ok(()) };
+    let Ok(fd) = sys::open_read(maps::MAPS) else { return Ok(()) };
     let result = sink.write(b"\nMAPPED_LIBRARIES:\n").and_then(|()| sink.flush()).and_then(|()| {
         while let Ok(n @ 1..) = sys::read(fd, sink.buf) {
             sys::write_all(sink.fd, &sink.buf[..n])?;
@@ -297,7 +297,7 @@ fn write_mappings(sink: &mut FileSink<'_>) -> Result<(), Errno> {
 fn write_tail(writer: &mut Writer<'_, FileSink<'_>>, root: &jeprobe_abi::root::Root) -> Result<(), Errno> {
     let options = conf::options();
     let mut link = [0; 1024];
-    let program = sys::read_link(c"/proc/self/exe", &mut link).unwrap_or(&[]);
+    let program = sys::read_link(c"/proc/thread-self/exe", &mut link).unwrap_or(&[]);
     writer.tail(sys::getpid(), program)?;
     let mut result = Ok(());
     walker::with_modules(|modules| {

@@ -1,4 +1,4 @@
-//! `/proc/self/maps`, read with direct system calls through a buffer of the caller: no allocation, no lock of the
+//! The mappings of this process, read with direct system calls through a buffer of the caller: no allocation, no lock of the
 //! dynamic linker.
 #![forbid(unsafe_code)]
 
@@ -6,6 +6,10 @@ use core::ffi::CStr;
 use core::ops::ControlFlow;
 
 use crate::sys::{self, Errno};
+
+/// The mappings by the calling thread: `/proc/self` is the first thread, which has none any more when it has ended before the
+/// others. Linux 3.17.
+pub(crate) const MAPS: &CStr = c"/proc/thread-self/maps";
 
 /// Longest line: fields of at most 100 bytes and a path.
 pub(crate) const LINE_BYTES: usize = 100 + 4096 + 16;
@@ -27,7 +31,7 @@ pub(crate) struct Mapping<'a> {
 
 /// Calls `each` for every mapping, until it breaks.
 pub(crate) fn each(buf: &mut [u8], mut each: impl FnMut(&Mapping<'_>) -> ControlFlow<()>) -> Result<(), Errno> {
-    each_line(c"/proc/self/maps", buf, |line| match parse(line) {
+    each_line(MAPS, buf, |line| match parse(line) {
         Some(mapping) => each(&mapping),
         None => ControlFlow::Continue(()),
     })

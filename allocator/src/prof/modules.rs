@@ -1,6 +1,6 @@
 //! The code that is mapped in the process: address ranges, unwind tables, build-ids.
 //!
-//! Modules are found in `/proc/self/maps`, never through the dynamic linker, whose lock may be held by the very thread
+//! Modules are found in `maps.rs`, never through the dynamic linker, whose lock may be held by the very thread
 //! that allocates. Unwind tables are read from private read-only mappings of the files, so that a `dlclose` cannot take
 //! them away during a walk; of a file that is gone or was replaced, they are copied from memory.
 //!

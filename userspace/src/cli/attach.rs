@@ -10,6 +10,7 @@ use super::term::Term;
 use super::unsampled::Unsampled;
 use super::{inprocess, probes};
 use crate::error::Error;
+use crate::probe::discover::DiscoverError;
 use crate::probe::privilege;
 use crate::remote::target::{self, Target};
 use crate::session::SessionError;
@@ -47,6 +48,10 @@ pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
         Err(SessionError::Discover(error)) if args.mode == Mode::Auto && Target::open(pid).is_ok() => {
             term.warn(format_args!("no probes: {error}"));
             read_table(args, term)
+        }
+        // Who may not read the mappings may not read the memory: opened again for the reason that this has here.
+        Err(SessionError::Discover(error @ DiscoverError::Maps { .. })) => {
+            Err(Target::open(pid).err().map_or_else(|| error.into(), Into::into))
         }
         Err(error) => Err(error.into()),
     }

@@ -10,7 +10,7 @@
 //! file that fails, the report is still printed before the command fails.
 #![forbid(unsafe_code)]
 
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -27,6 +27,7 @@ use crate::image::Cache;
 use crate::model::Profile;
 use crate::outfile;
 use crate::output::{self, Options, Selection};
+use crate::picture::flame;
 use crate::symbolize::{Sources, jit};
 
 /// Rows of the report printed after a collection; the file has them all.
@@ -93,12 +94,14 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
     if let Some(path) = &output.flamegraph {
         let selection = Selection::new(profile, &symbols, options.value);
         let title = format!("pid {pid}");
-        match outfile::write(path, |out| flamegraph::draw(&selection, &options, &title, out)) {
+        let is_empty = selection.total() <= 0.0;
+        let drawn = outfile::write(path, |out| {
+            // A picture that says so, not one of another time under this name.
+            if is_empty { flame::write_empty(&title, out) } else { flamegraph::draw(&selection, &options, &title, out) }
+        });
+        match drawn {
+            Ok(()) if is_empty => term.say(format_args!("empty flame graph written to {}", path.display())),
             Ok(()) => term.say(format_args!("flame graph written to {}", path.display())),
-            Err(Error::WriteFile { source, .. }) if source.kind() == ErrorKind::InvalidInput => {
-                term.warn(format_args!("no flame graph {}: {source}", path.display()));
-                failed = true;
-            }
             // The heap file is there; what is missing can be drawn from it.
             Err(error) => {
                 term.error(&error.into());

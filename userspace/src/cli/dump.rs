@@ -8,6 +8,7 @@ use super::deliver::{self, Finished, Stdout};
 use super::outcome::Outcome;
 use super::term::Term;
 use super::unsampled::Unsampled;
+use crate::proc::exe;
 use crate::remote::target::Target;
 
 pub fn run(args: &DumpArgs, term: &mut Term) -> Result<Outcome> {
@@ -34,7 +35,7 @@ pub fn run(args: &DumpArgs, term: &mut Term) -> Result<Outcome> {
     let finished = Finished {
         profile: &reading.profile,
         written: None,
-        root: Some(format!("/proc/{}/root", target.pid).into()),
+        root: Some(exe::root_of(target.pid)),
         stdout: Stdout::Ours,
     };
     deliver::deliver(&finished, &args.output, target.pid, term)

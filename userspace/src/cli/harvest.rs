@@ -16,6 +16,7 @@ use super::probes;
 use super::term::Term;
 use crate::error::Error;
 use crate::model::Profile;
+use crate::units::counted;
 use crate::{outfile, output};
 
 /// For processes that ended before they could be asked.
@@ -126,9 +127,9 @@ impl Harvest {
                 row.state
             )?;
         }
-        writeln!(out, "alloc: since the attach began; inuse: also what was sampled before it")?;
+        writeln!(out, "alloc: live when the attach began, and allocated since")?;
         if self.idle > 0 {
-            writeln!(out, "and {} processes without a sample", self.idle)?;
+            writeln!(out, "and {} without a sample", counted(self.idle, "process", "processes"))?;
         }
         for (reason, count) in lost {
             writeln!(out, "lost: {count} {} ({}); {}", reason.name(), reason.meaning(), reason.remedy())?;

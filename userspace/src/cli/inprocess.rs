@@ -21,6 +21,7 @@ use super::term::Term;
 use super::unsampled::Unsampled;
 use crate::error::Error;
 use crate::outfile;
+use crate::proc::exe;
 use crate::remote::switch::Switch;
 use crate::remote::table::Reading;
 use crate::remote::target::Target;
@@ -90,7 +91,8 @@ fn collect(
             break End::Time;
         }
         if now >= next_read {
-            match target.read() {
+            // Once more: the thread through which the memory was reached may have ended meanwhile.
+            match target.read().or_else(|_| target.read()) {
                 Ok(reading) => {
                     switch.keep_on(reading.root.prof_active)?;
                     unsampled.look(&reading);
@@ -195,7 +197,7 @@ fn finish(target: &Target, args: &AttachArgs, end: End, reading: Option<Reading>
     let finished = Finished {
         profile: &reading.profile,
         written: None,
-        root: lives.then(|| format!("/proc/{}/root", target.pid).into()),
+        root: lives.then(|| exe::root_of(target.pid)),
         stdout: Stdout::Ours,
     };
     let outcome = deliver::deliver(&finished, &args.output, target.pid, term)?;

@@ -24,8 +24,10 @@ use crate::member::Member;
 use crate::model::Profile;
 use crate::outfile;
 use crate::probe::attach::{self, AttachOptions};
+use crate::proc::exe;
 use crate::session::{Closed, Notice, Session, SessionError};
 use crate::track::pace::Way;
+use crate::units::counted;
 use crate::wait::{PidFd, Signals, ready};
 
 /// Samples wake nobody until many wait in the ring.
@@ -81,7 +83,7 @@ pub fn run(
         None => None,
     };
     if let Some(member) = session.member(pid) {
-        term.say(format_args!("sampling: one allocation per {} bytes on average", member.interval().0));
+        term.say(format_args!("sampling: one allocation per {} bytes on average", member.interval_in_force().0));
     }
     if args.duration.is_none() {
         term.say("end with Ctrl-C");
@@ -135,7 +137,7 @@ pub fn run(
                 describe(&mut profile, member);
                 unsampled.tell(&mut profile);
             }
-            finish(profile, &session, Some(format!("/proc/{pid}/root").into()), args, term)
+            finish(profile, &session, Some(exe::root_of(pid)), args, term)
         }
         End::Gone(closed) => {
             session.stop();
@@ -218,8 +220,8 @@ pub fn describe(profile: &mut Profile, member: &Member) {
         let more = member.forks - member.children.len() as u64;
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         profile.add_note(format!(
-            "{} children were forked and are not in this profile: {}{more}",
-            member.forks,
+            "{} forked and not in this profile: {}{more}",
+            counted(member.forks, "child was", "children were"),
             named.join(", ")
         ));
     }
@@ -260,7 +262,7 @@ pub fn tell(notices: &[Notice], term: &mut Term) {
                 "process {pid} ({name}) samples too often to be probed: reading its profile table instead, four times a second"
             )),
             Notice::Way { pid, name, way: Way::Probes } => {
-                term.say(format_args!("process {pid} ({name}) samples seldom again: each sample and free is probed"));
+                term.say(format_args!("process {pid} ({name}) samples seldom enough: from now on each sample and free is probed"));
             }
             Notice::File { path, result: Ok(()) } => term.say(format_args!("attached to {}", path.display())),
             Notice::File { path, result: Err(error) } => {

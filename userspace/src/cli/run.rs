@@ -35,6 +35,7 @@ use crate::preload;
 use crate::proc::pids;
 use crate::remote::table::Reading;
 use crate::remote::target::Target;
+use crate::units::counted;
 use crate::wait::{PidFd, Signals, ready};
 
 /// Passed on to the child. The terminal sends its own to the whole foreground group, so those are not sent twice.
@@ -99,7 +100,8 @@ fn watch(pid: u32, signals: &Signals) -> Result<Last> {
             target = target.or_else(|| Target::open(pid).ok());
             match target.as_ref().map(Target::read) {
                 Some(Ok(reading)) => last = Some((reading, now)),
-                Some(Err(_)) => target = None,
+                // Soon again: the program that it started has not been read yet.
+                Some(Err(_)) => (target, pause) = (None, FIRST_PAUSE),
                 None => {}
             }
             pause = (pause * 2).min(LONGEST_PAUSE).max(now.elapsed() * READ_SHARE);
@@ -177,8 +179,8 @@ fn others(args: &RunArgs, pid: u32, files: &[HeapFile], mut scratch: Scratch, te
     let running = scratch.users();
     if let Some(first) = running.first() {
         term.warn(format_args!(
-            "{} processes started by the command still run and write their profiles to {}; to look now: jeprobe attach --pid {first}",
-            running.len(),
+            "{} by the command still running; profiles go to {}; to look now: jeprobe attach --pid {first}",
+            counted(running.len() as u64, "process started", "processes started"),
             scratch.dir.display()
         ));
         scratch.keep = true;
@@ -197,12 +199,13 @@ fn others(args: &RunArgs, pid: u32, files: &[HeapFile], mut scratch: Scratch, te
         && kept.iter().all(|(file, _)| fs::rename(&file.path, dir.join(format!("{}.heap", file.pid))).is_ok());
     if moved {
         term.say(format_args!(
-            "profiles of {} more processes that the command started are in {dir}; together: jeprobe report {dir}/*.heap",
-            kept.len(),
+            "profiles of {} that the command started are in {dir}; together: jeprobe report {dir}/*.heap",
+            counted(kept.len() as u64, "more process", "more processes"),
             dir = dir.display()
         ));
     } else {
-        term.warn(format_args!("cannot move the profiles of {} more processes to {}", kept.len(), dir.display()));
+        let more = counted(kept.len() as u64, "more process", "more processes");
+        term.warn(format_args!("cannot move the profiles of {more} to {}", dir.display()));
     }
 }
 

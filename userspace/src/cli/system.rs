@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::outfile;
 use crate::probe::privilege;
 use crate::session::{Session, SessionError};
+use crate::units::counted;
 use crate::wait::{Signals, ready};
 
 const PUMP_EVERY: Duration = Duration::from_millis(100);
@@ -62,7 +63,8 @@ pub fn run(args: &SystemArgs, term: &mut Term) -> Result<Outcome> {
     for line in session.attachment().warnings() {
         term.warn(line);
     }
-    term.say(format_args!("{} processes have the allocator; new ones are followed", session.members().count()));
+    let count = counted(session.members().count() as u64, "process has", "processes have");
+    term.say(format_args!("{count} the allocator; new ones are followed"));
     if args.duration.is_none() {
         term.say("end with Ctrl-C");
     }

@@ -22,6 +22,7 @@ use crate::model::Profile;
 use crate::proc::pids;
 use crate::remote::switch::Switch;
 use crate::remote::target::Target;
+use crate::units::counted;
 use crate::wait::{PidFd, Signals, ready};
 
 /// Shortest time between two rounds; longer when a round is slow.
@@ -42,11 +43,12 @@ pub fn run(args: &SystemArgs, signals: &Signals, mut harvest: Harvest, term: &mu
     let mut observed = BTreeMap::new();
     let mut others = BTreeMap::new();
     look(&mut observed, &mut others, args.lg_sample, term);
-    term.say(format_args!("{} processes have the allocator: sampling is on in them until the end", observed.len()));
+    let count = counted(observed.len() as u64, "process has", "processes have");
+    term.say(format_args!("{count} the allocator: sampling is on there until the end"));
     term.say("expected cost: about 1.5 us per sample, one reading of each table a second");
     let refused = others.values().filter(|other| other.refused).count();
     if refused > 0 {
-        term.say(format_args!("{refused} processes may not be read by this user"));
+        term.say(format_args!("{} not be read by this user", counted(refused as u64, "process may", "processes may")));
     }
     if args.duration.is_none() {
         term.say("end with Ctrl-C");

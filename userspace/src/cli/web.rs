@@ -16,6 +16,7 @@ use super::outcome::Outcome;
 use super::report_args::WebArgs;
 use super::term::Term;
 use crate::error::Error;
+use crate::proc::exe;
 use crate::symbolize::Sources;
 use crate::web::app::App;
 use crate::web::dataset::Dataset;
@@ -77,8 +78,7 @@ fn ended() -> std::io::Result<impl Future<Output = ()>> {
 /// A process, with its first reading.
 fn watched(pid: u32, term: &mut Term) -> Result<(App, Option<Live>)> {
     let mut live = Live::open(pid)?;
-    let app =
-        App::new(format!("{} (pid {})", live.name(), live.pid()), vec![format!("/proc/{}/root", live.pid()).into()]);
+    let app = App::new(format!("{} (pid {})", live.name(), live.pid()), vec![exe::root_of(live.pid())]);
     app.watch(Ok(live.pid()));
     live.read(&app)?;
     let sampling = if live.was_on() { "sampling was on already" } else { "sampling switched on until the end" };

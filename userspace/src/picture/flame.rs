@@ -67,6 +67,19 @@ pub fn write(lines: &[String], flame: &Flame, mut out: impl Write) -> io::Result
     }
 }
 
+/// The graph of a profile in which nothing is live.
+pub fn write_empty(subject: &str, mut out: impl Write) -> io::Result<()> {
+    let (middle, height) = (WIDTH / 2, 6 * FONT_SIZE);
+    let subject = subject.replace('&', "&amp;").replace('<', "&lt;");
+    writeln!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"monospace\" \
+         font-size=\"{FONT_SIZE}\" text-anchor=\"middle\">\n<rect width=\"100%\" height=\"100%\" fill=\"#f8f8f8\"/>\n\
+         <text x=\"{middle}\" y=\"{}\">{subject}: no live sampled memory</text>\n</svg>",
+        height / 2
+    )
+}
+
 /// Cuts labels with signs of double width (Chinese, Japanese, Korean) to their frames: the drawing library counts signs.
 fn fit_wide(svg: String) -> String {
     const LABEL_END: &str = "</text></g>";

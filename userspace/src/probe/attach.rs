@@ -140,6 +140,8 @@ pub struct Attachment {
     ended_ns: Option<u64>,
     /// The probes on samples are away, see [`Attachment::hush`].
     is_hushed: bool,
+    /// The one table of the process holds all that the probes tell.
+    has_whole_table: bool,
     kernel: Kernel,
 }
 
@@ -154,8 +156,10 @@ impl Attachment {
     /// Attaches to one process and checks that it got its semaphores raised.
     pub fn process(hooks: &ProcessHooks, options: AttachOptions) -> Result<Attachment, AttachError> {
         let scope = Scope::Process(hooks.pid);
-        let mut attachment = Attachment::prepare(scope, Cover::Process(hooks.pid), options)?;
-        attachment.is_hushed = options.hushed && options.stacks != Stacks::Kernel && can_hush(&hooks.files);
+        let cover = Cover::Process(pids::living_task(hooks.pid));
+        let mut attachment = Attachment::prepare(scope, cover, options)?;
+        attachment.has_whole_table = options.stacks != Stacks::Kernel && can_hush(&hooks.files);
+        attachment.is_hushed = options.hushed && attachment.has_whole_table;
         for mapped in &hooks.files {
             attachment.add(&mapped.file)?;
         }
@@ -226,6 +230,7 @@ impl Attachment {
             unknown_records: 0,
             ended_ns: None,
             is_hushed: false,
+            has_whole_table: false,
             kernel,
         })
     }
@@ -254,13 +259,7 @@ impl Attachment {
         self.is_hushed = true;
         let (frequent, rare) = std::mem::take(&mut self.probes).into_iter().partition(|probe| is_frequent(probe.hook));
         self.probes = rare;
-        // Each waits for the kernel to be done with it: all at once.
-        let frequent: Vec<Probe> = frequent;
-        std::thread::scope(|scope| {
-            for probe in frequent {
-                scope.spawn(|| drop(probe));
-            }
-        });
+        let_go(frequent);
     }
 
     /// Sets the probes that a hushed attachment does without.
@@ -278,6 +277,47 @@ impl Attachment {
             }
         }
         Ok(())
+    }
+
+    /// The table of the single process holds all that the probes tell.
+    pub fn has_whole_table(&self) -> bool {
+        self.has_whole_table
+    }
+
+    /// The probes of a single process belong to one of its threads, at first the first one, and end with it.
+    pub fn is_bound(&self) -> bool {
+        match (self.scope, self.cover) {
+            (Scope::Process(pid), Cover::Process(task)) => pids::task_lives(pid, task),
+            _ => true,
+        }
+    }
+
+    /// Sets the probes of a single process anew, bound to a thread that lives. Those that are never hit are in place until then
+    /// all the same and keep the semaphores raised: the kernel takes a probe without a thread away when it is hit.
+    pub fn rebind(&mut self) -> Result<(), AttachError> {
+        let Scope::Process(pid) = self.scope else { return Ok(()) };
+        let before = std::mem::replace(&mut self.cover, Cover::Process(pids::living_task(pid)));
+        let files: Vec<Arc<HookFile>> = self.files.iter().map(|attached| Arc::clone(&attached.file)).collect();
+        let mut probes = Vec::new();
+        for file in files {
+            let sites: Vec<&Site> = self.wanted(&file).collect();
+            match self.attach_sites(&file, &sites) {
+                Ok(more) => probes.extend(more),
+                Err(error) => {
+                    self.cover = before;
+                    return Err(error);
+                }
+            }
+        }
+        let old = std::mem::take(&mut self.probes);
+        self.keep(probes);
+        let_go(old);
+        Ok(())
+    }
+
+    /// Whether the process has the semaphores of all probes raised.
+    pub fn is_raised(&self, pid: u32, mapped: &MappedHooks) -> bool {
+        self.check_semaphores(pid, mapped).is_ok()
     }
 
     /// Sites to probe: the context hook makes the process unwind, which a walk by the kernel does not want. Those that are
@@ -455,6 +495,15 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Each waits for the kernel to be done with it: all at once.
+fn let_go(probes: Vec<Probe>) {
+    std::thread::scope(|scope| {
+        for probe in probes {
+            scope.spawn(|| drop(probe));
+        }
+    });
 }
 
 /// Never hit.

@@ -16,24 +16,26 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 use super::maps::{self, Mapping, Maps};
+use super::pids::living_task;
 
 /// Reads and parses the mappings of a process.
 pub fn read_maps(pid: u32) -> io::Result<Maps> {
     Ok(maps::parse(&read_maps_bytes(pid)?))
 }
 
-/// The mappings as text, as heap files carry them. Threads that end early leave the process's own file empty, so the
-/// task's is asked first.
+/// The mappings as text, as heap files carry them.
 pub fn read_maps_bytes(pid: u32) -> io::Result<Vec<u8>> {
-    match fs::read(format!("/proc/{pid}/task/{pid}/maps")) {
-        Ok(bytes) if !bytes.is_empty() => Ok(bytes),
-        _ => fs::read(format!("/proc/{pid}/maps")),
-    }
+    fs::read(format!("/proc/{}/maps", living_task(pid)))
+}
+
+/// Directory under which the target's files are reached from here.
+pub fn root_of(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/root", living_task(pid)))
 }
 
 /// Where a path of the target is reached from here.
 pub fn path_in(pid: u32, path: &[u8]) -> PathBuf {
-    let mut full = format!("/proc/{pid}/root").into_bytes();
+    let mut full = root_of(pid).into_os_string().into_vec();
     full.extend_from_slice(path);
     PathBuf::from(OsString::from_vec(full))
 }
@@ -45,10 +47,11 @@ pub fn open_mapped(pid: u32, mapping: &Mapping) -> io::Result<File> {
 
 /// Like [`open_mapped`], with the path that worked, for interfaces that take paths.
 pub fn open_mapped_as(pid: u32, mapping: &Mapping) -> io::Result<(File, PathBuf)> {
+    let task = living_task(pid);
     let ways = [
-        path_in(pid, &mapping.path),
-        PathBuf::from(format!("/proc/{pid}/exe")),
-        PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end)),
+        path_in(task, &mapping.path),
+        PathBuf::from(format!("/proc/{task}/exe")),
+        PathBuf::from(format!("/proc/{task}/map_files/{:x}-{:x}", mapping.start, mapping.end)),
     ];
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for path in ways {

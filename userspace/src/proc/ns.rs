@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::exe;
+use super::pids::living_task;
 
 /// True when the process sees the same mounts as this one; false also when that cannot be read.
 pub fn same_mounts(pid: u32) -> bool {
     let of = |who: &str| fs::read_link(format!("/proc/{who}/ns/mnt")).ok();
-    let theirs = of(&pid.to_string());
+    let theirs = of(&living_task(pid).to_string());
     theirs.is_some() && theirs == of("self")
 }
 
@@ -19,6 +20,6 @@ pub fn resolve(pid: u32, path: &Path) -> PathBuf {
     if path.is_absolute() {
         if same_mounts(pid) { path.to_owned() } else { exe::path_in(pid, path.as_os_str().as_bytes()) }
     } else {
-        PathBuf::from(format!("/proc/{pid}/cwd")).join(path)
+        PathBuf::from(format!("/proc/{}/cwd", living_task(pid))).join(path)
     }
 }

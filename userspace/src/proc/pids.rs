@@ -71,6 +71,32 @@ pub fn start_ticks(pid: u32) -> io::Result<u64> {
     parse_start_ticks(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
+/// The id under which `/proc` and the system calls for another process's memory find what the process has: its own or, once
+/// its first thread has ended before the others, that of one of those. Its own when none lives.
+pub fn living_task(pid: u32) -> u32 {
+    if is_living(&format!("/proc/{pid}/stat")) {
+        return pid;
+    }
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    let mut tids = tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    tids.find(|tid: &u32| is_living(&format!("/proc/{pid}/task/{tid}/stat"))).unwrap_or(pid)
+}
+
+/// Whether the task of a process runs, sleeps or is stopped.
+pub fn task_lives(pid: u32, tid: u32) -> bool {
+    is_living(&format!("/proc/{pid}/task/{tid}/stat"))
+}
+
+fn is_living(stat: &str) -> bool {
+    fs::read(stat).is_ok_and(|stat| parse_state(&stat).is_some_and(|state| !matches!(state, b'Z' | b'X')))
+}
+
+/// Field 3 of `stat`, after the last parenthesis as in [`parse_start_ticks`].
+fn parse_state(stat: &[u8]) -> Option<u8> {
+    let close = stat.iter().rposition(|&b| b == b')')?;
+    stat.get(close + 2).copied()
+}
+
 /// All processes (not threads) now, ascending.
 pub fn list() -> io::Result<Vec<u32>> {
     let mut pids: Vec<u32> =
@@ -88,7 +114,7 @@ pub fn command_line(pid: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_start_ticks, parse_status};
+    use super::{living_task, parse_start_ticks, parse_state, parse_status, task_lives};
 
     #[test]
     fn status_fields() {
@@ -112,7 +138,16 @@ TracerPid:\t7\nUid:\t1000\t1001\t1000\t1000\nGid:\t5\t6\t5\t5\nCapEff:\t00000000
         let stat =
             b"12 (a) R 1 (b) S 1 12 12 0 -1 4194304 100 0 0 0 1 2 3 4 20 0 1 0 987654 1000 200 18446744073709551615\n";
         assert_eq!(parse_start_ticks(stat), Some(987_654));
+        assert_eq!(parse_state(stat), Some(b'S'));
         assert_eq!(parse_start_ticks(b"12 (a"), None);
         assert_eq!(parse_start_ticks(b""), None);
+    }
+
+    #[test]
+    fn a_living_process_answers_by_its_own_id() {
+        let own = std::process::id();
+        assert!(task_lives(own, own) && !task_lives(own, 0));
+        assert_eq!(living_task(own), own);
+        assert_eq!(living_task(u32::MAX), u32::MAX);
     }
 }

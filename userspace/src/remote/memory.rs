@@ -4,16 +4,19 @@
 
 use std::io;
 
-/// One process's memory. Holds no descriptor; a pid that was given to a new process meanwhile is the caller's to notice
-/// (`PidFd`).
+use crate::proc::pids::living_task;
+
+/// One process's memory, reached through a task that lived when the value was made. Holds no descriptor; an id that was given
+/// to a new process meanwhile is the caller's to notice (`PidFd`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessMemory {
     pid: u32,
+    task: u32,
 }
 
 impl ProcessMemory {
     pub fn new(pid: u32) -> ProcessMemory {
-        ProcessMemory { pid }
+        ProcessMemory { pid, task: living_task(pid) }
     }
 
     pub fn pid(self) -> u32 {
@@ -29,7 +32,7 @@ impl ProcessMemory {
             let remote = remote_range(avma.wrapping_add(done as u64), rest.len());
             // SAFETY: `local` is the unwritten rest of `buf`, exclusively borrowed; the kernel checks the remote range.
             let count =
-                unsafe { libc::process_vm_readv(self.pid as i32, &raw const local, 1, &raw const remote, 1, 0) };
+                unsafe { libc::process_vm_readv(self.task as i32, &raw const local, 1, &raw const remote, 1, 0) };
             done += moved(count)?;
         }
         Ok(())
@@ -40,7 +43,7 @@ impl ProcessMemory {
         let local = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
         let remote = remote_range(avma, buf.len());
         // SAFETY: `local` is all of `buf`, exclusively borrowed; the kernel checks the remote range.
-        let count = unsafe { libc::process_vm_readv(self.pid as i32, &raw const local, 1, &raw const remote, 1, 0) };
+        let count = unsafe { libc::process_vm_readv(self.task as i32, &raw const local, 1, &raw const remote, 1, 0) };
         moved(count)
     }
 
@@ -49,7 +52,7 @@ impl ProcessMemory {
         let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let remote = remote_range(avma, bytes.len());
         // SAFETY: `local` is only read by this call; the kernel checks the remote range.
-        let count = unsafe { libc::process_vm_writev(self.pid as i32, &raw const local, 1, &raw const remote, 1, 0) };
+        let count = unsafe { libc::process_vm_writev(self.task as i32, &raw const local, 1, &raw const remote, 1, 0) };
         match moved(count)? {
             count if count == bytes.len() => Ok(()),
             _ => Err(io::Error::from_raw_os_error(libc::EFAULT)),

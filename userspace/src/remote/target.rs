@@ -59,7 +59,6 @@ pub struct Target {
     pub located: Located,
     /// Tables found; more than one when two copies of the allocator are loaded, of which the busiest was taken.
     pub copies: usize,
-    memory: ProcessMemory,
 }
 
 impl Target {
@@ -79,12 +78,12 @@ impl Target {
         found.sort_by_key(|located| std::cmp::Reverse(samples(located)));
         let copies = found.len();
         let Some(located) = found.into_iter().next() else { return Err(Error::NoAllocator { pid, name }) };
-        Ok(Target { pid, name, located, copies, memory })
+        Ok(Target { pid, name, located, copies })
     }
 
     /// Reads the table, with the process's mappings and program.
     pub fn read(&self) -> Result<Reading, Error> {
-        let mut reading = table::read(&self.memory, self.located.root).map_err(|source| Error::Table {
+        let mut reading = table::read(&self.memory(), self.located.root).map_err(|source| Error::Table {
             pid: self.pid,
             name: self.name.clone(),
             source,
@@ -108,13 +107,15 @@ impl Target {
         }
     }
 
+    /// To be asked anew for each piece of work: the thread through which it was reached may end.
     pub fn memory(&self) -> ProcessMemory {
-        self.memory
+        ProcessMemory::new(self.pid)
     }
 
     /// Frames of one context of the table, leaf first.
     pub fn frames(&self, context: u64) -> Option<Vec<u64>> {
-        let table = jeprobe_abi::reader::Table::open(&self.memory, self.located.root).ok()?;
+        let memory = self.memory();
+        let table = jeprobe_abi::reader::Table::open(&memory, self.located.root).ok()?;
         let mut frames = [0; MAX_FRAMES];
         let found = table.context(context, &mut frames).ok()?;
         Some(frames[..found.depth as usize].to_vec())
@@ -122,7 +123,7 @@ impl Target {
 
     /// Reads the root alone.
     pub fn root(&self) -> Result<Root, Error> {
-        match jeprobe_abi::reader::Table::open(&self.memory, self.located.root) {
+        match jeprobe_abi::reader::Table::open(&self.memory(), self.located.root) {
             Ok(table) => Ok(*table.root()),
             Err(source) => Err(Error::Table { pid: self.pid, name: self.name.clone(), source }),
         }
@@ -132,12 +133,13 @@ impl Target {
     pub fn set(&self, word: Word, value: u32) -> Result<u32, Error> {
         // Asked first, so that nothing is written into the memory of another program after an exec.
         self.root()?;
+        let memory = self.memory();
         let at = self.located.root + word.offset();
         let failed = |source| access(self.pid, self.name.clone(), "write to the memory", source);
-        let before = self.memory.read_u32(at).map_err(failed)?;
+        let before = memory.read_u32(at).map_err(failed)?;
         if before != value {
-            self.memory.write(at, &value.to_le_bytes()).map_err(failed)?;
-            if self.memory.read_u32(at).map_err(failed)? != value {
+            memory.write(at, &value.to_le_bytes()).map_err(failed)?;
+            if memory.read_u32(at).map_err(failed)? != value {
                 let name = self.name.clone();
                 return Err(Error::ControlNotTaken { pid: self.pid, name, word: word.name() });
             }
@@ -165,12 +167,13 @@ pub fn present(pid: u32) -> Result<(u32, String), Error> {
     };
     // A thread's id has a directory too, hidden from the list; the process is what has a heap.
     let (pid, name) = (status.tgid, status.name);
-    if matches!(status.state, 'Z' | 'X') { Err(Error::Zombie { pid, name }) } else { Ok((pid, name)) }
+    let has_ended = matches!(status.state, 'Z' | 'X') && !pids::task_lives(pid, pids::living_task(pid));
+    if has_ended { Err(Error::Zombie { pid, name }) } else { Ok((pid, name)) }
 }
 
 /// Path of the main program as the process sees it.
 pub fn program(pid: u32) -> Option<PathBuf> {
-    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let path = fs::read_link(format!("/proc/{}/exe", pids::living_task(pid))).ok()?;
     // The kernel marks a deleted program in the text of the link.
     match path.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
         Some(kept) => Some(PathBuf::from(kept)),

@@ -58,7 +58,8 @@ struct Identity {
 
 impl Identity {
     fn of(pid: u32) -> Identity {
-        let program = fs::metadata(format!("/proc/{pid}/exe")).map_or((0, 0), |meta| (meta.dev(), meta.ino()));
+        let program = fs::metadata(format!("/proc/{}/exe", pids::living_task(pid)))
+            .map_or((0, 0), |meta| (meta.dev(), meta.ino()));
         Identity { start_ticks: pids::start_ticks(pid).unwrap_or(0), program }
     }
 }

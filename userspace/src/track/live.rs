@@ -16,9 +16,8 @@ use std::collections::HashMap;
 
 use jeprobe_abi::event::{AllocEvent, ContextEvent, FreeEvent, STACK_IN_PROCESS};
 use jeprobe_abi::root::Counts;
-use jeprobe_abi::unbias;
 
-use super::seed::Seed;
+use super::seed::{self, Seed};
 use crate::probe::ring;
 
 /// A stack's identity within one image: context address or hash of the frames, and `STACK_*`.
@@ -71,12 +70,7 @@ impl Held {
         if self.forgotten {
             return Counts::default();
         }
-        Counts {
-            objects: 1,
-            bytes: self.usable_bytes,
-            weight_objects8: unbias::weight_objects8(self.usable_bytes, self.weight_bytes),
-            weight_bytes: self.weight_bytes,
-        }
+        seed::counts_of(self.usable_bytes, self.weight_bytes)
     }
 }
 
@@ -214,7 +208,7 @@ impl Live {
     fn release(&mut self, ptr: u64) {
         let Some(held) = self.held.remove(&ptr) else { return };
         if let Some(stack) = self.stacks.get_mut(&held.stack) {
-            take_off(&mut stack.current, &held.counts());
+            stack.current = seed::less(&stack.current, &held.counts());
         }
     }
 
@@ -228,12 +222,12 @@ impl Live {
         }
     }
 
-    /// The heap of a child that was just forked: the same live samples, nothing allocated yet.
+    /// The heap of a child that was just forked: the same live samples, nothing else allocated yet.
     #[must_use]
     pub fn forked(&self) -> Live {
         let mut child = Live { gaps: Gaps::default(), allocs: 0, frees: 0, ..self.clone() };
         for stack in child.stacks.values_mut() {
-            stack.cumulative = Counts::default();
+            stack.cumulative = stack.current;
         }
         child
     }
@@ -282,13 +276,6 @@ fn add(sum: &mut Counts, counts: &Counts) {
     sum.bytes = sum.bytes.saturating_add(counts.bytes);
     sum.weight_objects8 = sum.weight_objects8.saturating_add(counts.weight_objects8);
     sum.weight_bytes = sum.weight_bytes.saturating_add(counts.weight_bytes);
-}
-
-fn take_off(sum: &mut Counts, counts: &Counts) {
-    sum.objects = sum.objects.saturating_sub(counts.objects);
-    sum.bytes = sum.bytes.saturating_sub(counts.bytes);
-    sum.weight_objects8 = sum.weight_objects8.saturating_sub(counts.weight_objects8);
-    sum.weight_bytes = sum.weight_bytes.saturating_sub(counts.weight_bytes);
 }
 
 #[cfg(test)]
@@ -459,7 +446,7 @@ mod tests {
         live.alloc(&alloc(2, 2));
         let mut child = live.forked();
         child.free(&free(1, 3));
-        assert_eq!((current(&child).objects, cumulative(&child)), (1, 0));
+        assert_eq!((current(&child).objects, cumulative(&child)), (1, 2));
         assert_eq!((current(&live).objects, cumulative(&live)), (2, 2));
         assert_eq!(child.gaps.unknown_frees, 0);
     }

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 
 use jeprobe_abi::reader::{RemoteMemory, Table, TableError};
 use jeprobe_abi::root::{Counts, Live};
+use jeprobe_abi::unbias;
 
 use crate::wait::monotonic_ns;
 
@@ -96,17 +97,40 @@ impl Seed {
         Ok(seed)
     }
 
+    /// Cumulative counts without what is live: of samples that are freed already.
+    pub fn freed_before(&self) -> HashMap<u64, Counts> {
+        let mut freed: HashMap<u64, Counts> =
+            self.contexts.iter().map(|(&address, entry)| (address, entry.cumulative)).collect();
+        for SeedLive { live, context } in &self.lives {
+            if let Some(counts) = freed.get_mut(context) {
+                *counts = less(counts, &counts_of(live.usable_bytes, live.weight_bytes));
+            }
+        }
+        freed
+    }
+
     /// Takes the cumulative counts of an earlier reading off.
     pub fn count_from(&mut self, before: &HashMap<u64, Counts>) {
         for (address, before) in before {
             let Some(SeedContext { cumulative, .. }) = self.contexts.get_mut(address) else { continue };
-            let less = u64::saturating_sub;
-            *cumulative = Counts {
-                objects: less(cumulative.objects, before.objects),
-                bytes: less(cumulative.bytes, before.bytes),
-                weight_objects8: less(cumulative.weight_objects8, before.weight_objects8),
-                weight_bytes: less(cumulative.weight_bytes, before.weight_bytes),
-            };
+            *cumulative = less(cumulative, before);
         }
+    }
+}
+
+/// What one sample adds.
+pub(super) fn counts_of(usable_bytes: u64, weight_bytes: u64) -> Counts {
+    let weight_objects8 = unbias::weight_objects8(usable_bytes, weight_bytes);
+    Counts { objects: 1, bytes: usable_bytes, weight_objects8, weight_bytes }
+}
+
+/// A difference, each number by itself, of counts that were read one after the other.
+pub(super) fn less(counts: &Counts, off: &Counts) -> Counts {
+    let less = u64::saturating_sub;
+    Counts {
+        objects: less(counts.objects, off.objects),
+        bytes: less(counts.bytes, off.bytes),
+        weight_objects8: less(counts.weight_objects8, off.weight_objects8),
+        weight_bytes: less(counts.weight_bytes, off.weight_bytes),
     }
 }

@@ -9,7 +9,6 @@
 //! was not on.
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -18,6 +17,7 @@ use super::app::App;
 use super::dataset::Dataset;
 use crate::error::Error;
 use crate::output::symbolized::site as named;
+use crate::proc::exe;
 use crate::remote::switch::Switch;
 use crate::remote::target::Target;
 use crate::symbolize::{Sources, jit, resolve};
@@ -40,7 +40,7 @@ impl Live {
     pub fn open(pid: u32) -> Result<Live, Error> {
         let target = Target::open(pid)?;
         let switch = Switch::on(&target, None)?;
-        let root = PathBuf::from(format!("/proc/{}/root", target.pid));
+        let root = exe::root_of(target.pid);
         let sources = Sources { root: Some(root), ..Sources::default() };
         Ok(Live { target, switch, sources, began: Instant::now(), readings: 0 })
     }
