@@ -170,6 +170,10 @@ fn results_that_cannot_be_written() {
     let ended = jeprobe(&["run", "--flamegraph", "/proc/x.svg", "--", "true"]);
     assert_eq!(ended.code(), 1, "{ended}");
     assert!(ended.stderr.starts_with("jeprobe: error: cannot write /proc/x.svg\n"), "{ended}");
+    assert!(
+        ended.stderr.ends_with("\nhint: that file system takes no new files; name another file with -o\n"),
+        "{ended}"
+    );
 }
 
 #[test]
@@ -276,6 +280,20 @@ fn usage() {
 }
 
 #[test]
+fn web_needs_profiles_or_a_pid() {
+    let ended = jeprobe(&["web"]);
+    assert_eq!(ended.code(), 2, "{ended}");
+    assert!(ended.stderr.contains("PROFILE...\n       jeprobe web [OPTIONS] --pid PID\n"), "{ended}");
+}
+
+#[test]
+fn names_of_files_do_not_reach_the_terminal_as_they_are() {
+    let ended = jeprobe(&["report", "no\u{1b}[31m.heap"]);
+    assert_eq!(ended.code(), 1, "{ended}");
+    assert!(ended.stderr.starts_with("jeprobe: error: cannot read no\u{fffd}[31m.heap\n"), "{ended}");
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let dir = TempDir::new("pipe");
     let heap = dir.path().join("a.heap");
@@ -299,6 +317,7 @@ fn a_reader_that_goes_away_is_no_failure() {
         .expect("the command runs");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).starts_with(
-        "jeprobe: error: cannot write to standard output\n  caused by: No space left on device (os error 28)\n"
+        "jeprobe: error: cannot write to standard output\n  caused by: No space left on device (os error 28)\nhint: free some \
+         space, or send the result to another disk\n"
     ));
 }

@@ -206,9 +206,9 @@ fn a_difference_in_every_form() {
     );
     assert!(table.stdout.ends_with("3 grown, 0 shrunk, 1 new, 0 gone\n"), "{table}");
     let folded = diff(&["--format", "folded"]).ok();
-    assert_eq!(folded.stdout, "main 4195712 0\nmain;big_user;leaf 0 3638090\nmain;small_user;leaf 2099200 5248002\n");
+    assert_eq!(folded.stdout, "main 4195711 0\nmain;big_user;leaf 0 3638089\nmain;small_user;leaf 2099201 5248002\n");
     let csv = diff(&["--format", "csv"]).ok();
-    assert!(csv.stdout.contains("\r\nbig_user,new,0,0,0,3638090\r\n"), "{csv}");
+    assert!(csv.stdout.contains("\r\nbig_user,new,0,0,0,3638089\r\n"), "{csv}");
     for format in ["callgrind", "speedscope"] {
         let refused = diff(&["--format", format]);
         assert_eq!(refused.code(), 1);

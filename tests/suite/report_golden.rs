@@ -245,10 +245,10 @@ fn damaged_files_end_with_one_error_that_names_the_place() {
 fn folded_stacks_and_the_graph_hold_every_byte() {
     let run = |args: &[&str]| Run::new(artefact::command()).dir(fixture("")).arg("flamegraph").args(args).finish();
     let folded = run(&["--folded", "./leak", "hand.heap"]).ok();
-    assert_eq!(folded.stdout, "main;big_user;leaf 3638090\nmain;small_user;leaf 5248002\n");
+    assert_eq!(folded.stdout, "main;big_user;leaf 3638089\nmain;small_user;leaf 5248002\n");
     let graph = run(&["./leak", "hand.heap"]).ok();
     assert!(graph.stdout.starts_with("<?xml") && graph.stdout.trim_end().ends_with("</svg>"), "{}", graph.stdout);
-    for text in ["Heap: bytes in use", "hand.heap: 8.5 MiB", "8,886,092 bytes", "small_user"] {
+    for text in ["Heap: bytes in use", "hand.heap: 8.5 MiB", "8,886,091 bytes", "small_user"] {
         assert!(graph.stdout.contains(text), "{text:?} is missing in the picture");
     }
     let nothing = run(&["--focus=zzz", "./leak", "hand.heap"]);

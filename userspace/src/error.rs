@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jeprobe_abi::reader::TableError;
 use thiserror::Error;
@@ -53,6 +53,22 @@ pub enum Error {
 
     #[error("the profile is not of a heap, and heap files hold nothing else")]
     NotHeap,
+
+    /// `forms`: which there are.
+    #[error("{what} cannot be written as {}", path.display())]
+    Extension { path: PathBuf, what: &'static str, forms: &'static str, by_option: bool },
+
+    #[error("{} would not be what its name says: what is recorded is written as a heap file", path.display())]
+    HeapName { path: PathBuf },
+
+    #[error("{} is read here, and would be replaced by the result", path.display())]
+    Overwrites { path: PathBuf },
+
+    #[error("{} is named for the profile and for the flame graph", path.display())]
+    Twice { path: PathBuf },
+
+    #[error("{option} is printed as text, not as {format}")]
+    OnlyText { option: &'static str, format: &'static str },
 
     #[error("{format} is not text, and not written to a terminal")]
     Binary { format: &'static str },
@@ -124,7 +140,7 @@ impl Error {
     /// What the user can do, when there is something.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Error::WriteFile { source, .. } => match source.raw_os_error() {
+            Error::WriteFile { path, source } => match source.raw_os_error() {
                 Some(libc::ENOSPC) => Some("free some space, or name a file on another disk with -o".into()),
                 Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
                     Some("name a file in a directory you may write to: -o /tmp/jeprobe.heap".into())
@@ -132,6 +148,9 @@ impl Error {
                 Some(libc::EISDIR) => Some("that is a directory; name a file in it with -o".into()),
                 Some(libc::ENOTDIR | libc::EEXIST) => {
                     Some("a part of the path is a file; name a directory that is there or can be made".into())
+                }
+                Some(libc::ENOENT) if path.parent().is_some_and(Path::is_dir) => {
+                    Some("that file system takes no new files; name another file with -o".into())
                 }
                 Some(libc::ENOENT) => Some("create the directory first, or name another file with -o".into()),
                 _ => None,
@@ -158,9 +177,21 @@ impl Error {
             Error::NoLayout { .. } => Some("name the form of the result: --layout dot --format svg".into()),
             Error::NoGraphviz { .. } => Some("install graphviz, or leave --layout dot out: boxes are placed here, too".into()),
             Error::Graphviz { .. } => Some("look at what it was given: --format dot".into()),
+            Error::Extension { forms, by_option, .. } => Some(if *by_option {
+                format!("end the name with {forms}, or choose with --format")
+            } else {
+                format!("end the name with {forms}")
+            }),
+            Error::HeapName { path } => Some(format!(
+                "name it FILE.heap, and make the other of it: jeprobe report FILE.heap -o {}",
+                path.display()
+            )),
+            Error::Overwrites { .. } => Some("name another file with -o".into()),
+            Error::Twice { .. } => Some("name two files: -o FILE.heap --flamegraph FILE.svg".into()),
+            Error::OnlyText { option, .. } => Some(format!("leave one of them out; the numbers behind {option} are in json and pprof, too")),
             Error::Binary { .. } => Some("name a file with -o FILE, or pipe it on".into()),
             Error::OnlyProgram { path } => Some(format!(
-                "name a profile after it: jeprobe report {} FILE.heap; take one with: jeprobe dump --pid P",
+                "name a profile after it: {} FILE.heap; take one with: jeprobe dump --pid P",
                 path.display()
             )),
             Error::NoProcess { .. } => Some("list candidates with: pgrep -a NAME".into()),
@@ -202,6 +233,9 @@ impl Error {
                  ignores LD_PRELOAD as static and setuid programs do (check with: ldd COMMAND)"
                     .into(),
             ),
+            Error::Stdout(source) if source.raw_os_error() == Some(libc::ENOSPC) => {
+                Some("free some space, or send the result to another disk".into())
+            }
             Error::Stdout(_)
             | Error::Stderr(_)
             | Error::Zombie { .. } | Error::ControlNotTaken { .. } | Error::Spawn { .. } | Error::System { .. } => None,

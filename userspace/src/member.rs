@@ -45,6 +45,8 @@ pub struct Member {
     /// Cumulative counts that were in the table before the session although the process does not keep them by itself: those
     /// of earlier sessions. With the table's epoch; a reset forgets them.
     counted_before: Option<(u32, HashMap<u64, Counts>)>,
+    /// Cumulative counts begin with the session and not with the process.
+    counts_since_attach: bool,
     /// Lines about how it was collected.
     notes: Vec<String>,
     mappings: Vec<Mapping>,
@@ -73,6 +75,7 @@ impl Member {
             forks: 0,
             losses_before: [0; DROP_REASONS],
             counted_before: None,
+            counts_since_attach: true,
             notes: Vec::new(),
             mappings: Vec::new(),
             build_ids: HashMap::new(),
@@ -91,7 +94,9 @@ impl Member {
         let seed = Seed::read(&target.memory(), target.located.root);
         let mut seed = seed.map_err(|source| Error::Table { pid: self.pid, name: self.name.clone(), source })?;
         let root = target.root()?;
-        if !seed.is_cumulative {
+        if seed.is_cumulative {
+            self.counts_since_attach = false;
+        } else {
             let (epoch, before) = self.counted_before.get_or_insert_with(|| (seed.epoch, seed.freed_before()));
             if *epoch == seed.epoch {
                 seed.count_from(before);
@@ -108,6 +113,7 @@ impl Member {
     /// To be called before the first reading of an image that had somebody attached from its start.
     pub fn count_from_its_start(&mut self) {
         self.counted_before = Some((0, HashMap::new()));
+        self.counts_since_attach = false;
     }
 
     /// Changes the sampling interval; gives the one of before. Restoring it leaves [`Member::interval`] as it was.
@@ -195,6 +201,9 @@ impl Member {
     pub fn profile(&self, live: Option<&Live>) -> Profile {
         let mut profile = Profile::new(self.interval());
         profile.set_losses(self.own_losses());
+        if self.counts_since_attach {
+            profile.set_allocated_since_attach();
+        }
         let mut without_stack = 0;
         for (_, stack) in live.into_iter().flat_map(Live::stacks) {
             let cumulative = at_least(&stack.cumulative, &stack.current);

@@ -34,6 +34,10 @@ pub trait ByteSink {
     fn write(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
 }
 
+/// The one address of a stack that has none: perl jeprof passes over an `@` line without addresses and counts what follows
+/// as the stack's before. The last address that jeprof takes for code, which no process has; low ones it gives to the program.
+pub const NO_STACK: u64 = 0x7fff_ffff_ffff_ffff;
+
 /// Version of the tail's grammar.
 pub const TAIL_VERSION: u32 = 1;
 
@@ -108,8 +112,9 @@ impl<'s, S: ByteSink> Writer<'s, S> {
         self.sink.write(b"\n")
     }
 
-    /// `@` line. Frames: avma, leaf first.
+    /// `@` line. Frames: avma, leaf first; without any, the line has [`NO_STACK`].
     pub fn stack(&mut self, frames: &[u64]) -> Result<(), S::Error> {
+        let frames = if frames.is_empty() { &[NO_STACK] } else { frames };
         self.sink.write(b"@")?;
         for frame in frames {
             self.format(format_args!(" {frame:#x}"))?;

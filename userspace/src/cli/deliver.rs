@@ -21,13 +21,13 @@ use super::flamegraph;
 use super::load::servers;
 use super::outcome::Outcome;
 use super::report;
+use super::results::{heap_name, is_same};
 use super::term::Term;
 use crate::error::Error;
 use crate::image::Cache;
 use crate::model::Profile;
 use crate::outfile;
 use crate::output::{self, Options, Selection};
-use crate::picture::flame;
 use crate::symbolize::{Sources, jit};
 
 /// Rows of the report printed after a collection; the file has them all.
@@ -63,7 +63,17 @@ pub fn heap_path(output: &OutputArgs, pid: u32) -> Option<PathBuf> {
 
 /// Fails before anything is changed when a result could not be written in the end.
 pub fn check(output: &OutputArgs, pid: u32) -> Result<(), Error> {
-    heap_path(output, pid).iter().chain(&output.flamegraph).try_for_each(|path| outfile::check(path))
+    let heap = heap_path(output, pid);
+    if let Some(heap) = &heap {
+        heap_name(heap)?;
+    }
+    if let Some(picture) = &output.flamegraph {
+        flamegraph::check_name(picture)?;
+        if heap.as_ref().is_some_and(|heap| is_same(heap, picture)) {
+            return Err(Error::Twice { path: picture.clone() });
+        }
+    }
+    heap.iter().chain(&output.flamegraph).try_for_each(|path| outfile::check(path))
 }
 
 /// Writes and prints everything.
@@ -95,9 +105,14 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
         let selection = Selection::new(profile, &symbols, options.value);
         let title = format!("pid {pid}");
         let is_empty = selection.total() <= 0.0;
+        let format = flamegraph::check_name(path)?;
         let drawn = outfile::write(path, |out| {
             // A picture that says so, not one of another time under this name.
-            if is_empty { flame::write_empty(&title, out) } else { flamegraph::draw(&selection, &options, &title, out) }
+            if is_empty {
+                flamegraph::draw_empty(&title, format, out)
+            } else {
+                flamegraph::draw(&selection, &options, &title, format, out)
+            }
         });
         match drawn {
             Ok(()) if is_empty => term.say(format_args!("empty flame graph written to {}", path.display())),

@@ -7,30 +7,40 @@
 
 use anyhow::Result;
 
-use super::explain::{explain, explain_recording};
+use super::explain::{explain, explain_recording, explain_unmatched};
 use super::load::{Loaded, by_full_name, load_two, name_all, options, with_rows};
 use super::outcome::Outcome;
-use super::report::{adopt, by_dot, check, format, print, style, write};
-use super::report_args::{DiffArgs, Format};
+use super::report::{adopt, by_dot, check, print, style, write};
+use super::report_args::{DiffArgs, Format, ProfileArgs};
+use super::results::{Shown, explain_unused, format, is_flame};
 use super::term::Term;
 use crate::error::Error;
 use crate::output::{Options, Selection, diff};
 
 /// Runs the command.
 pub fn run(args: &DiffArgs, term: &mut Term) -> Result<Outcome> {
-    let format = format(&args.print);
+    let format = format(&args.print)?;
+    let of = ProfileArgs {
+        inputs: args.inputs.clone(),
+        value: args.value,
+        filter: args.filter.clone(),
+        sources: args.sources.clone(),
+    };
     if matches!(format, Format::Speedscope | Format::Callgrind) {
         return Err(Error::NoNegative { format: format.name() }.into());
     }
-    check(&args.print, format)?;
-    let (old, Loaded { mut profile, sources, subject }) = load_two(&args.profile)?;
-    let options = with_rows(options(&args.profile, &profile)?, &args.rows);
+    check(&args.print, format, &args.inputs)?;
+    let is_flame = is_flame(format, &args.print, true);
+    explain_unused(Shown::Form(format), is_flame, (args.value, &args.rows, &args.print), term);
+    let (old, Loaded { mut profile, sources, subject }) = load_two(&of)?;
+    let options = with_rows(options(&of, &profile)?, &args.rows);
     let options = Options { style: style(&args.print), all_edges: args.print.all_edges, ..options };
     let base = adopt(&mut profile, &old);
     // Overloads are told apart by address elsewhere, which differs from build to build.
     let symbols = by_full_name(&name_all(&profile, &sources));
     let mut selection = Selection::new(&profile, &symbols, options.value);
     selection.subtract(base, false);
+    explain_unmatched(&[&selection], &options, term);
     let by_dot = by_dot(&args.print, format, &selection, &options, &subject)?;
     print(&args.print, format, term, |out| match format {
         Format::Svg | Format::Pdf if by_dot.is_some() => out.write_all(by_dot.as_deref().unwrap_or_default()),

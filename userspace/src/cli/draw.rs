@@ -115,6 +115,17 @@ fn flame(selection: &Selection<'_>, options: &Options, subject: &str, out: &mut 
     flame::write(&lines, &Flame { title, subtitle, unit, is_icicle: false }, out)
 }
 
+/// A picture as a page of its own.
+pub(super) fn page(title: &str, svg: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    let (title, picture) = (escaped(title), percent_encoded(svg));
+    writeln!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\n\
+         <style>html,body,iframe{{margin:0;width:100%;height:100%;border:0;display:block}}</style></head>\n\
+         <body><iframe title=\"{title}\" src=\"data:image/svg+xml,{picture}\"></iframe></body></html>"
+    )
+}
+
 /// Everything as one page.
 pub(super) fn html(selection: &Selection<'_>, options: &Options, subject: &str, out: &mut dyn Write) -> io::Result<()> {
     let heading = escaped(&title(options, subject));
@@ -125,12 +136,13 @@ pub(super) fn html(selection: &Selection<'_>, options: &Options, subject: &str, 
         escaped(&human(selection.total(), options.value.is_bytes()))
     )?;
     let profile = selection.profile();
-    if profile.losses().next().is_some() || !profile.notes().is_empty() {
+    let since = profile.allocated_since().filter(|_| options.value.is_cumulative());
+    if profile.losses().next().is_some() || !profile.notes().is_empty() || since.is_some() {
         writeln!(out, "<ul class=\"lost\">")?;
         for (reason, count) in profile.losses() {
             writeln!(out, "<li>lost: {count} {}; {}</li>", escaped(reason.meaning()), escaped(reason.remedy()))?;
         }
-        for note in profile.notes() {
+        for note in since.into_iter().chain(profile.notes().iter().map(String::as_str)) {
             writeln!(out, "<li>{}</li>", escaped(note))?;
         }
         writeln!(out, "</ul>")?;

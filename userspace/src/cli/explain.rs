@@ -5,8 +5,10 @@
 use super::term::Term;
 use crate::estimate;
 use crate::model::Profile;
-use crate::output::Options;
+use crate::output::unmatched::unmatched;
+use crate::output::{Options, Selection};
 use crate::symbolize::Symbols;
+use crate::units::counted;
 
 /// Files without names that are listed one by one.
 const LISTED_PROBLEMS: usize = 5;
@@ -16,17 +18,29 @@ pub fn explain(profile: &Profile, symbols: &Symbols, options: &Options, term: &m
     explain_recording(profile, options, term);
     let (all, unnamed) = symbols.counts();
     if unnamed > 0 {
-        term.say(format_args!("unresolved: {unnamed} of {all} addresses have no name"));
+        let of = counted(all as u64, "address", "addresses");
+        term.say(format_args!("unresolved: {unnamed} of {of} {} no name", if unnamed == 1 { "has" } else { "have" }));
     }
     for problem in symbols.problems().iter().take(LISTED_PROBLEMS) {
         term.say(format_args!("  {problem}"));
     }
     let more = symbols.problems().len().saturating_sub(LISTED_PROBLEMS);
     if more > 0 {
-        term.say(format_args!("  and {more} more files"));
+        term.say(format_args!("  and {} more", counted(more as u64, "file", "files")));
     }
     for failure in symbols.failures() {
         term.warn(failure);
+    }
+}
+
+/// Says which patterns find nothing in any of the selections.
+pub fn explain_unmatched(selections: &[&Selection<'_>], options: &Options, term: &mut Term) {
+    let (first, others) = selections.split_first().expect("something is shown");
+    for (option, pattern) in unmatched(first, options) {
+        if others.iter().all(|other| unmatched(other, options).iter().any(|(name, _)| *name == option)) {
+            let what = if matches!(option, "--focus" | "--ignore") { "stack" } else { "function" };
+            term.warn(format_args!("no {what} matches {option} {:?}", pattern.as_str()));
+        }
     }
 }
 
@@ -45,17 +59,21 @@ pub fn explain_recording(profile: &Profile, options: &Options, term: &mut Term) 
             variance += estimate::variance_bytes2(sums(values));
             bytes += sums(values).est.bytes;
         }
-        if samples == 0 && interval.0 > 1 && !options.value.is_cumulative() {
+        if samples == 0 && !options.value.is_cumulative() {
             term.say(nothing_live(profile));
         }
         // Parts of a merged profile may be sampled though its interval is that of the finest.
         if bytes > 0.0 && (interval.0 > 1 || variance > 0.0) {
             let one_per = if interval.0 > 1 { format!(", one per {} bytes", interval.0) } else { String::new() };
-            term.say(format_args!(
-                "estimated from {samples} samples{one_per}; standard error of the total {:.1}%",
-                100.0 * variance.sqrt() / bytes
-            ));
+            let error = 100.0 * variance.sqrt() / bytes;
+            // Objects far above the interval are sampled for certain, but for once in a while.
+            let error = if error < 0.05 { "below 0.1%".to_owned() } else { format!("{error:.1}%") };
+            let samples = counted(samples, "sample", "samples");
+            term.say(format_args!("estimated from {samples}{one_per}; standard error of the total {error}"));
         }
+    }
+    if let Some(line) = profile.allocated_since().filter(|_| options.value.is_cumulative()) {
+        term.say(line);
     }
     for (reason, count) in profile.losses() {
         term.warn(format_args!("lost: {count} {}; {}", reason.meaning(), reason.remedy()));

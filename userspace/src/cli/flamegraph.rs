@@ -3,20 +3,33 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use super::explain::explain;
+use super::draw::page;
+use super::explain::{explain, explain_unmatched};
 use super::load::{Loaded, load, name_all, options};
 use super::outcome::Outcome;
-use super::report_args::FlamegraphArgs;
+use super::report_args::{FlamegraphArgs, Format};
+use super::results::{file, keep, named_format, picture};
 use super::term::Term;
+use crate::error::Error;
 use crate::outfile;
 use crate::output::{Options, Selection, folded};
 use crate::picture::flame::{self, Flame, human};
 
+/// Extensions of its forms.
+const FORMS: &str = ".svg, .html or .folded; .pdf is for call graphs: jeprobe report";
+
 /// Runs the command.
 pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
+    let output = file(args.output.as_ref());
+    let format = form(output, args.folded)?;
+    if let Some(path) = output {
+        keep(output, args.profile.inputs.iter().chain(&args.base))?;
+        outfile::check(path)?;
+    }
     let Loaded { profile, sources, subject } = load(&args.profile)?;
     let options = options(&args.profile, &profile)?;
     let symbols = name_all(&profile, &sources);
@@ -26,22 +39,21 @@ pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
     if let Some(base) = &args.base {
         let before = load(&args.profile.with_inputs(vec![base.clone()]))?;
         let symbols = name_all(&before.profile, &before.sources);
-        let selection = Selection::new(&before.profile, &symbols, options.value);
-        let change = human(selection.total(), options.value.is_bytes());
+        let old = Selection::new(&before.profile, &symbols, options.value);
+        explain_unmatched(&[&selection, &old], &options, term);
+        let change = human(old.total(), options.value.is_bytes());
         flame.subtitle = format!("{}; before, {}: {change}; red grew, blue shrank", flame.subtitle, before.subject);
-        lines = differences(&folded::lines(&selection, &options), &lines);
+        lines = differences(&folded::lines(&old, &options), &lines);
+    } else {
+        explain_unmatched(&[&selection], &options, term);
     }
     if lines.is_empty() {
-        bail!("there is nothing to draw in {subject}: no stack has {}", options.value.title());
+        let is_filtered = options.focus.is_some() || options.ignore.is_some();
+        let left = if is_filtered { " that --focus and --ignore leave" } else { "" };
+        bail!("there is nothing to draw in {subject}: no stack{left} has {}", options.value.title());
     }
-    let write = |out: &mut dyn Write| -> io::Result<()> {
-        if args.folded {
-            lines.iter().try_for_each(|line| writeln!(out, "{line}"))
-        } else {
-            flame::write(&lines, &flame, out)
-        }
-    };
-    match &args.output {
+    let write = |out: &mut dyn Write| write_as(format, &lines, &flame, out);
+    match output {
         Some(path) => outfile::write(path, write)?,
         None => term.result(write)?,
     }
@@ -49,9 +61,55 @@ pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
     Ok(Outcome::Complete)
 }
 
-/// Draws a profile. Nothing to draw is an error of kind `InvalidInput`.
-pub(super) fn draw(selection: &Selection<'_>, options: &Options, subject: &str, out: impl Write) -> io::Result<()> {
-    flame::write(&folded::lines(selection, options), &words(selection, options, subject, false), out)
+/// The form of the result: lines where they were asked for, else by the file's name.
+fn form(output: Option<&Path>, is_folded: bool) -> Result<Format, Error> {
+    let picture = |forms: &[Format], words| picture(output, "a flame graph", forms, words);
+    match (is_folded, output.and_then(named_format)) {
+        (true, None | Some(Format::Folded)) => Ok(Format::Folded),
+        (true, Some(_)) => picture(&[], "folded, with --folded"),
+        (false, _) => picture(&[Format::Svg, Format::Html, Format::Folded], FORMS),
+    }
+}
+
+/// Fails where `--flamegraph FILE` of a collection is not the name of a picture.
+pub(super) fn check_name(path: &Path) -> Result<Format, Error> {
+    form(Some(path), false)
+}
+
+/// Draws a profile, as the file's name says. Nothing to draw is an error of kind `InvalidInput`.
+pub(super) fn draw(
+    selection: &Selection<'_>,
+    options: &Options,
+    subject: &str,
+    format: Format,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    write_as(format, &folded::lines(selection, options), &words(selection, options, subject, false), out)
+}
+
+/// The same of a profile in which nothing is live.
+pub(super) fn draw_empty(subject: &str, format: Format, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        Format::Folded => Ok(()),
+        Format::Html => {
+            let mut svg = Vec::new();
+            flame::write_empty(subject, &mut svg)?;
+            page(subject, &svg, out)
+        }
+        _ => flame::write_empty(subject, out),
+    }
+}
+
+fn write_as(format: Format, lines: &[String], flame: &Flame, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        Format::Folded => lines.iter().try_for_each(|line| writeln!(out, "{line}")),
+        Format::Html => {
+            let mut svg = Vec::new();
+            flame::write(lines, flame, &mut svg)?;
+            page(&flame.title, &svg, out)
+        }
+        _ => flame::write(lines, flame, out),
+    }
 }
 
 fn words(selection: &Selection<'_>, options: &Options, subject: &str, is_icicle: bool) -> Flame {

@@ -15,7 +15,7 @@ use crate::image::Cache;
 use crate::image::bytes::Bytes;
 use crate::image::debuginfod::Debuginfod;
 use crate::input;
-use crate::model::Profile;
+use crate::model::{Profile, printable};
 use crate::output::symbolized::site;
 use crate::output::{Granularity, Options, Sort, Value};
 use crate::progress::Working;
@@ -185,9 +185,9 @@ pub(super) fn options(args: &ProfileArgs, profile: &Profile) -> Result<Options> 
 pub(super) fn with_rows(options: Options, args: &RowArgs) -> Options {
     let sort = match args.sort {
         _ if args.cum => Sort::Cumulative,
-        SortKey::Flat => Sort::Flat,
-        SortKey::Cum => Sort::Cumulative,
-        SortKey::Name => Sort::Name,
+        None | Some(SortKey::Flat) => Sort::Flat,
+        Some(SortKey::Cum) => Sort::Cumulative,
+        Some(SortKey::Name) => Sort::Name,
     };
     Options {
         granularity: granularity(args.granularity),
@@ -212,7 +212,9 @@ pub(super) fn regex(pattern: Option<&String>) -> Result<Option<Regex>, Error> {
 
 /// Name of a file without its directories, for titles.
 pub(super) fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    let mut name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    printable(&mut name);
+    name
 }
 
 fn is_elf(path: &Path) -> bool {

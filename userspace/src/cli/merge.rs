@@ -12,20 +12,27 @@ use super::explain::explain_recording;
 use super::load::{file_name, read, same_kind};
 use super::outcome::Outcome;
 use super::report_args::{Format, MergeArgs};
+use super::results::{file, keep, named_format};
 use super::symbolize::{check_heap, write_profile};
 use super::term::Term;
-use crate::model::Profile;
+use crate::model::{Profile, printable};
+use crate::outfile;
 use crate::output::Options;
 use crate::output::symbolized::own_symbols;
 use crate::output::tags::{PROCESS, process};
+use crate::units::counted;
 
 /// Runs the command.
 pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
-    let format = super::report::named_format(&args.output);
+    let format = named_format(&args.output);
     if !matches!(format, None | Some(Format::Pprof | Format::Otlp)) {
         bail!("cannot merge into {}: a merged profile is a heap file, or .pb.gz or .otlp", args.output.display());
     }
-    crate::outfile::check(&args.output)?;
+    if let Some(path) = file(Some(&args.output)) {
+        let inputs: Vec<PathBuf> = args.inputs.iter().map(|input| split(input).1).collect();
+        keep(Some(path), &inputs)?;
+        outfile::check(path)?;
+    }
     let mut merged = Profile::default();
     let mut is_first = true;
     for input in &args.inputs {
@@ -35,7 +42,10 @@ pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
             same_kind(&merged, &profile, &path)?;
         }
         let mut labels = vec![(PROCESS.to_owned(), process(&profile).unwrap_or_else(|| file_name(&path)))];
-        labels.extend(host.map(|host| ("host".to_owned(), host)));
+        labels.extend(host.map(|mut host| {
+            printable(&mut host);
+            ("host".to_owned(), host)
+        }));
         profile.label_all(&labels);
         if args.inputs.len() > 1 {
             profile.name_notes(&path.display().to_string());
@@ -44,8 +54,9 @@ pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
     }
     check_heap(&merged, format)?;
     let symbols = own_symbols(&merged);
-    write_profile(&merged, &symbols, format, &args.output)?;
-    term.say(format_args!("{} profiles merged into {}", args.inputs.len(), args.output.display()));
+    write_profile(&merged, &symbols, format, &args.output, term)?;
+    let count = counted(args.inputs.len() as u64, "profile", "profiles");
+    term.say(format_args!("{count} merged into {}", args.output.display()));
     explain_recording(&merged, &Options::default(), term);
     Ok(Outcome::Complete)
 }

@@ -18,6 +18,7 @@ pub mod outcome;
 pub mod probes;
 pub mod report;
 pub mod report_args;
+pub mod results;
 pub mod run;
 pub mod symbolize;
 pub mod system;

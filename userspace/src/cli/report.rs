@@ -5,15 +5,16 @@
 #![forbid(unsafe_code)]
 
 use std::io::{self, IsTerminal as _, Write};
-use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Result;
 
 use super::draw;
-use super::explain::explain;
+use super::explain::{explain, explain_unmatched};
 use super::load::{Loaded, load, name_all, options, read, regex, same_kind, with_rows};
 use super::outcome::Outcome;
 use super::report_args::{Color, Format, Layout, PrintArgs, ReportArgs};
+use super::results::{Shown, explain_unused, file, format, is_flame, keep};
 use super::term::Term;
 use crate::error::Error;
 use crate::model::{Profile, StackId};
@@ -27,8 +28,11 @@ use crate::symbolize::{Sources, Symbols, resolve};
 /// Runs the command.
 pub fn run(args: &ReportArgs, term: &mut Term) -> Result<Outcome> {
     let peeked = regex(args.peek.as_ref())?;
-    let format = if peeked.is_some() || args.tags.is_some() { Format::Text } else { format(&args.print) };
-    check(&args.print, format)?;
+    let shown = shown(args)?;
+    let format = if let Shown::Form(format) = shown { format } else { Format::Text };
+    check(&args.print, format, args.profile.inputs.iter().chain(&args.base))?;
+    let is_flame = is_flame(format, &args.print, args.base.is_some());
+    explain_unused(shown, is_flame, (args.profile.value, &args.rows, &args.print), term);
     let Loaded { mut profile, sources, subject } = load(&args.profile)?;
     let options = with_rows(options(&args.profile, &profile)?, &args.rows);
     let options = Options { style: style(&args.print), all_edges: args.print.all_edges, ..options };
@@ -45,6 +49,7 @@ pub fn run(args: &ReportArgs, term: &mut Term) -> Result<Outcome> {
     if args.base.is_some() {
         selection.subtract(base, args.drop_negative);
     }
+    explain_unmatched(&[&selection], &options, term);
     if let Some(pattern) = peeked {
         let mut found = true;
         print(&args.print, format, term, |out| {
@@ -79,6 +84,20 @@ pub fn run(args: &ReportArgs, term: &mut Term) -> Result<Outcome> {
     Ok(Outcome::Complete)
 }
 
+/// What was asked for. Callers, callees and labels are text and nothing else.
+fn shown(args: &ReportArgs) -> Result<Shown> {
+    let format = format(&args.print)?;
+    let (shown, option) = match (&args.peek, &args.tags) {
+        (Some(_), _) => (Shown::Peek, "--peek"),
+        (None, Some(_)) => (Shown::Tags, "--tags"),
+        (None, None) => return Ok(Shown::Form(format)),
+    };
+    match format {
+        Format::Text => Ok(shown),
+        other => Err(Error::OnlyText { option, format: other.name() }.into()),
+    }
+}
+
 /// Lays the base's stacks beside the profile's: the id of each here, and its numbers.
 pub(super) fn adopt(profile: &mut Profile, base: &Profile) -> Vec<(StackId, Numbers)> {
     let values: Vec<Numbers> = base.totals().map(|(_, _, values)| numbers(values)).collect();
@@ -86,8 +105,13 @@ pub(super) fn adopt(profile: &mut Profile, base: &Profile) -> Vec<(StackId, Numb
 }
 
 /// Fails before anything is read when the result could not be written.
-pub(super) fn check(print: &PrintArgs, format: Format) -> Result<()> {
-    if is_binary(format) && print.output.is_none() && io::stdout().is_terminal() {
+pub(super) fn check<'p>(
+    print: &PrintArgs,
+    format: Format,
+    inputs: impl IntoIterator<Item = &'p PathBuf>,
+) -> Result<()> {
+    let output = file(print.output.as_ref());
+    if is_binary(format) && output.is_none() && io::stdout().is_terminal() {
         return Err(Error::Binary { format: format.name() }.into());
     }
     if print.layout == Layout::Dot {
@@ -96,36 +120,11 @@ pub(super) fn check(print: &PrintArgs, format: Format) -> Result<()> {
         }
         draw::find_dot()?;
     }
-    if let Some(path) = &print.output {
+    if let Some(path) = output {
+        keep(output, inputs)?;
         outfile::check(path)?;
     }
     Ok(())
-}
-
-/// The form that was asked for, or that the file's name stands for.
-pub(super) fn format(print: &PrintArgs) -> Format {
-    let by_name = || print.output.as_deref().and_then(named_format);
-    print.format.or_else(by_name).unwrap_or_default()
-}
-
-/// The form that the name of a file stands for.
-pub(super) fn named_format(path: &Path) -> Option<Format> {
-    let name = path.file_name()?.to_str()?;
-    let ends = |ending: &str| name.ends_with(ending);
-    Some(match () {
-        () if ends(".speedscope.json") => Format::Speedscope,
-        () if ends(".json") => Format::Json,
-        () if ends(".csv") => Format::Csv,
-        () if ends(".folded") => Format::Folded,
-        () if ends(".pb.gz") || ends(".pprof") => Format::Pprof,
-        () if ends(".otlp") => Format::Otlp,
-        () if ends(".dot") => Format::Dot,
-        () if ends(".svg") => Format::Svg,
-        () if ends(".pdf") => Format::Pdf,
-        () if ends(".html") => Format::Html,
-        () if ends(".callgrind") || name.starts_with("callgrind.out") => Format::Callgrind,
-        () => return None,
-    })
 }
 
 fn is_binary(format: Format) -> bool {
@@ -139,7 +138,7 @@ pub(super) fn print(
     term: &mut Term,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    match &args.output {
+    match file(args.output.as_ref()) {
         Some(path) => Ok(outfile::write(path, write)?),
         None if args.no_pager || is_binary(format) => term.result(write),
         None => term.paged(write),
@@ -148,7 +147,7 @@ pub(super) fn print(
 
 /// Colours and width of what is printed.
 pub(super) fn style(args: &PrintArgs) -> Style {
-    let is_terminal = args.output.is_none() && io::stdout().is_terminal();
+    let is_terminal = file(args.output.as_ref()).is_none() && io::stdout().is_terminal();
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let color = match args.color {

@@ -117,9 +117,9 @@ pub struct RowArgs {
     /// Bytes instead of MB.
     #[arg(long = "show_bytes", alias = "show-bytes")]
     pub show_bytes: bool,
-    /// Order of rows.
-    #[arg(long, value_enum, value_name = "KEY", default_value_t)]
-    pub sort: SortKey,
+    /// Order of rows [default: flat].
+    #[arg(long, value_enum, value_name = "KEY")]
+    pub sort: Option<SortKey>,
     /// Sort by the cumulative column: the same as --sort cum.
     #[arg(long)]
     pub cum: bool,
@@ -246,10 +246,10 @@ pub struct ReportArgs {
     #[arg(long, conflicts_with = "format")]
     pub text: bool,
     /// What each thread, process, host or other label holds; or only the label KEY.
-    #[arg(long, value_name = "KEY", num_args = 0..=1, default_missing_value = "", require_equals = true, conflicts_with_all = ["format", "text"])]
+    #[arg(long, value_name = "KEY", num_args = 0..=1, default_missing_value = "", require_equals = true)]
     pub tags: Option<String>,
     /// Callers and callees of the functions that match.
-    #[arg(long, value_name = "REGEX", conflicts_with_all = ["format", "text", "tags"])]
+    #[arg(long, value_name = "REGEX", conflicts_with = "tags")]
     pub peek: Option<String>,
     /// Subtract this profile.
     #[arg(long, value_name = "PROFILE")]
@@ -261,9 +261,15 @@ pub struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// [PROGRAM] OLD NEW.
+    /// The program, when it is not at the path on record, and the two profiles; `-` is standard input.
+    #[arg(value_name = "[PROGRAM] OLD NEW", required = true)]
+    pub inputs: Vec<PathBuf>,
     #[command(flatten)]
-    pub profile: ProfileArgs,
+    pub value: ValueArgs,
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    #[command(flatten)]
+    pub sources: SourceArgs,
     #[command(flatten)]
     pub rows: RowArgs,
     #[command(flatten)]
@@ -275,7 +281,7 @@ pub struct MergeArgs {
     /// Profiles; HOST=FILE labels one with its host.
     #[arg(value_name = "[HOST=]PROFILE", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// The merged profile: a heap file, or .pb.gz or .otlp.
+    /// The merged profile: a heap file, or .pb.gz or .otlp; `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 }
@@ -287,7 +293,7 @@ pub struct SymbolizeArgs {
     pub inputs: Vec<PathBuf>,
     #[command(flatten)]
     pub sources: SourceArgs,
-    /// The result: a heap file with names, or .pb.gz or .otlp.
+    /// The result: a heap file with names, or .pb.gz or .otlp; `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 }
@@ -305,7 +311,7 @@ pub struct FlamegraphArgs {
     /// Print folded stacks, one line each, instead of the picture; with --base two numbers, before and after.
     #[arg(long)]
     pub folded: bool,
-    /// Write to this file instead of standard output.
+    /// Write to this file instead of standard output; .svg, .html and .folded by the end of its name.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -319,12 +325,13 @@ pub struct TimelineArgs {
     pub value: ValueArgs,
     #[command(flatten)]
     pub sources: SourceArgs,
-    /// Write to this file instead of standard output; a name that ends in .pdf gets a PDF file.
+    /// Write to this file instead of standard output; .svg, .pdf and .html by the end of its name.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "jeprobe web [OPTIONS] [PROGRAM] PROFILE...\n       jeprobe web [OPTIONS] --pid PID")]
 pub struct WebArgs {
     /// The program, when it is not at the path on record, and one or more profiles: a series in the order of time.
     #[arg(value_name = "[PROGRAM] PROFILE", required_unless_present = "pid", conflicts_with = "pid")]

@@ -6,21 +6,22 @@
 #![forbid(unsafe_code)]
 
 use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
 use super::explain::explain;
 use super::load::{Loaded, load_files, name_all};
 use super::outcome::Outcome;
-use super::report::named_format;
 use super::report_args::{Format, SymbolizeArgs};
+use super::results::{file, keep, named_format};
 use super::term::Term;
 use crate::error::Error;
 use crate::model::{Kind, Profile};
 use crate::outfile;
 use crate::output::{Options, Selection, heap_v2, otlp, pprof, symbolized};
 use crate::symbolize::Symbols;
+use crate::units::counted;
 
 /// Runs the command.
 pub fn run(args: &SymbolizeArgs, term: &mut Term) -> Result<Outcome> {
@@ -28,7 +29,10 @@ pub fn run(args: &SymbolizeArgs, term: &mut Term) -> Result<Outcome> {
     if !matches!(format, None | Some(Format::Pprof | Format::Otlp)) {
         bail!("cannot symbolize into {}: the result is a heap file, or .pb.gz or .otlp", args.output.display());
     }
-    outfile::check(&args.output)?;
+    if let Some(path) = file(Some(&args.output)) {
+        keep(Some(path), &args.inputs)?;
+        outfile::check(path)?;
+    }
     let Loaded { mut profile, sources, .. } = load_files(&args.inputs, &args.sources)?;
     check_heap(&profile, format)?;
     if let Some(program) = &sources.program {
@@ -36,8 +40,13 @@ pub fn run(args: &SymbolizeArgs, term: &mut Term) -> Result<Outcome> {
     }
     let symbols = name_all(&profile, &sources);
     let (all, unnamed) = symbols.counts();
-    write_profile(&profile, &symbols, format, &args.output)?;
-    term.say(format_args!("{} of {all} addresses named in {}", all - unnamed, args.output.display()));
+    write_profile(&profile, &symbols, format, &args.output, term)?;
+    let named = all - unnamed;
+    term.say(format_args!(
+        "{named} of {} named in {}",
+        counted(all as u64, "address", "addresses"),
+        args.output.display()
+    ));
     explain(&profile, &symbols, &Options::default(), term);
     Ok(if all > 0 && all == unnamed { Outcome::Partial } else { Outcome::Complete })
 }
@@ -51,14 +60,23 @@ pub(super) fn check_heap(profile: &Profile, format: Option<Format>) -> Result<()
 }
 
 /// Writes a whole profile with all frames: as a heap file, with names where it has some, or as protobuf.
-pub(super) fn write_profile(profile: &Profile, symbols: &Symbols, format: Option<Format>, path: &Path) -> Result<()> {
+pub(super) fn write_profile(
+    profile: &Profile,
+    symbols: &Symbols,
+    format: Option<Format>,
+    path: &PathBuf,
+    term: &mut Term,
+) -> Result<()> {
     let options = Options { keep_allocator: true, ..Options::default() };
     let selection = Selection::new(profile, symbols, options.value);
-    outfile::write(path, |out: &mut dyn Write| match format {
+    let write = |out: &mut dyn Write| match format {
         Some(Format::Otlp) => otlp::write(&selection, &options, out),
         Some(_) => pprof::write(&selection, &options, out),
         None if symbols.iter().next().is_none() => heap_v2::write(profile, out),
         None => symbolized::write(profile, symbols, out),
-    })?;
-    Ok(())
+    };
+    match file(Some(path)) {
+        Some(path) => Ok(outfile::write(path, write)?),
+        None => term.result(write),
+    }
 }

@@ -17,11 +17,12 @@ use anyhow::Result;
 
 use crate::error::Error;
 use crate::input::InputError;
+use crate::model::printable;
 use crate::probe::attach::AttachError;
 use crate::session::SessionError;
 
 /// Where words and results of a command go.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Term {
     quiet: bool,
     verbose: bool,
@@ -163,8 +164,11 @@ enum Paged<W> {
     Done(io::Result<()>),
 }
 
-/// Writes one line to stderr. There is no one left to tell when that fails.
+/// Writes one line to stderr, with nothing that a terminal obeys: names of files may hold anything. There is no one left
+/// to tell when that fails.
 fn put(line: std::fmt::Arguments<'_>) {
+    let mut line = line.to_string();
+    printable(&mut line);
     let _unreported = writeln!(io::stderr().lock(), "{line}");
 }
 

@@ -2,14 +2,15 @@
 #![forbid(unsafe_code)]
 
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
 
+use super::draw::page;
 use super::load::{file_name, name_all, read, sources, split, value};
 use super::outcome::Outcome;
-use super::report_args::TimelineArgs;
+use super::report_args::{Format, TimelineArgs};
+use super::results::{file, keep, picture};
 use super::term::Term;
 use crate::error::Error;
 use crate::outfile;
@@ -22,7 +23,11 @@ pub fn run(args: &TimelineArgs, term: &mut Term) -> Result<Outcome> {
     if files.len() < 2 {
         return Err(Error::NoSeries { given: files.len() }.into());
     }
-    if let Some(path) = &args.output {
+    let output = file(args.output.as_ref());
+    let forms = [Format::Svg, Format::Pdf, Format::Html];
+    let format = picture(output, "growth over a series", &forms, ".svg, .pdf or .html")?;
+    if let Some(path) = output {
+        keep(output, files)?;
         outfile::check(path)?;
     }
     let sources = sources(&args.sources, program)?;
@@ -34,10 +39,12 @@ pub fn run(args: &TimelineArgs, term: &mut Term) -> Result<Outcome> {
         series.push(Arc::new(Dataset::new(at as u64, file_name(path), at as f64, &profile, &symbols).slim()));
     }
     let scene = drawn::timeline(&series, value(args.value));
-    let is_pdf = args.output.as_deref().and_then(Path::extension).is_some_and(|ending| ending == "pdf");
-    let body = if is_pdf { scene.pdf() } else { scene.svg().into_bytes() };
-    let write = |out: &mut dyn Write| out.write_all(&body);
-    match &args.output {
+    let write = |out: &mut dyn Write| match format {
+        Format::Pdf => out.write_all(&scene.pdf()),
+        Format::Html => page("Growth", scene.svg().as_bytes(), out),
+        _ => out.write_all(scene.svg().as_bytes()),
+    };
+    match output {
         Some(path) => outfile::write(path, write)?,
         None => term.result(write)?,
     }

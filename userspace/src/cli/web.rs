@@ -46,7 +46,8 @@ pub fn run(args: &WebArgs, term: &mut Term) -> Result<Outcome> {
         let (alive, stop) = mpsc::channel::<()>();
         let reader = live.map(|live| {
             let app = app.clone();
-            thread::spawn(move || live.watch(&app, &stop))
+            let mut term = term.clone();
+            thread::spawn(move || live.watch(&app, &stop, |line| term.warn(line)))
         });
         let end = ended().map_err(|source| Error::System { what: "receive signals", source })?;
         server.serve(app, end).await;

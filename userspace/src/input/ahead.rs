@@ -13,7 +13,7 @@ use memchr::memchr;
 
 use super::blocks::{BLOCK, Block, in_order};
 use super::counts::thread_line;
-use super::lines::{addresses, is_map_title};
+use super::lines::{is_map_title, stack_addresses};
 use crate::estimate::Sampling;
 use crate::model::{Profile, StackId, Thread, ThreadUid, Values};
 use crate::units::SampleInterval;
@@ -106,7 +106,7 @@ impl Parsed {
     /// `None` for lines that are not of a sound body.
     fn line(&mut self, line: &[u8], sampling: Sampling, stack: &mut Vec<u64>) -> Option<()> {
         if let Some(text) = line.strip_prefix(b"@") {
-            addresses(text, stack).ok()?;
+            stack_addresses(text, stack).ok()?;
             self.frames.extend_from_slice(stack);
             self.steps.push(Step::Stack(u32::try_from(stack.len()).ok()?));
             return Some(());

@@ -25,7 +25,7 @@
 
 use super::ahead;
 use super::counts::{Pairs, thread_line};
-use super::lines::{Lines, ReadError, Reason, addresses, mapped, number, shown};
+use super::lines::{Lines, ReadError, Reason, addresses, mapped, number, shown, stack_addresses};
 use super::tail::Tail;
 use crate::estimate::Sampling;
 use crate::model::{Profile, StackId, Thread, Values};
@@ -90,7 +90,7 @@ fn threaded(lines: &mut Lines<'_>, interval: SampleInterval, tail: &mut Tail) ->
             if !total_seen {
                 return Err(lines.error(Reason::StackWithoutCounts));
             }
-            addresses(frames, &mut stack).map_err(|reason| lines.error(reason))?;
+            stack_addresses(frames, &mut stack).map_err(|reason| lines.error(reason))?;
             current = Some(profile.add_total(&stack, Values::default()));
             total_seen = false;
         } else if line.starts_with(b"t") {

@@ -5,6 +5,8 @@ use memchr::memchr;
 use thiserror::Error;
 
 use super::tail::Tail;
+use jeprobe_abi::heap_v2::NO_STACK;
+
 use crate::digits::hex;
 use crate::model::{Mapping, Profile};
 use crate::proc::maps;
@@ -188,6 +190,15 @@ pub(super) fn mapping_line(line: &[u8], profile: &mut Profile) -> bool {
 }
 
 /// Blank-separated hexadecimal addresses, of up to 16 digits.
+/// Of an `@` line of `heap_v2`, where [`NO_STACK`] stands for none.
+pub(super) fn stack_addresses(text: &[u8], stack: &mut Vec<u64>) -> Result<(), Reason> {
+    addresses(text, stack)?;
+    if *stack == [NO_STACK] {
+        stack.clear();
+    }
+    Ok(())
+}
+
 pub(super) fn addresses(text: &[u8], stack: &mut Vec<u64>) -> Result<(), Reason> {
     stack.clear();
     let mut rest = text.trim_ascii_start();

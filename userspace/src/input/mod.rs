@@ -25,9 +25,11 @@ mod tail;
 use std::io::Read as _;
 
 use flate2::read::MultiGzDecoder;
+use prost::Message as _;
 use thiserror::Error;
 
 use crate::model::Profile;
+use crate::proto::otlp::ProfilesData;
 
 /// An unpacked file may be this much, and this many times its packed size. Profiles pack to a tenth; one that grows a
 /// thousandfold is made to fill memory.
@@ -42,6 +44,8 @@ pub enum InputError {
     Text(#[from] lines::ReadError),
     #[error(transparent)]
     Pprof(#[from] pprof::PprofError),
+    #[error("this is OpenTelemetry's form (OTLP), which is written and not read")]
+    Otlp,
     #[error("the gzip data cannot be unpacked")]
     Unpack(#[source] std::io::Error),
     #[error("the gzip data unpacks to more than {0} bytes")]
@@ -55,6 +59,9 @@ impl InputError {
             InputError::Text(error) => error.hint(),
             InputError::Pprof(_) | InputError::Unpack(_) => {
                 Some("take the profile again, or download it again: it may have been cut short".into())
+            }
+            InputError::Otlp => {
+                Some("read the heap file or .pb.gz that it was made of, or have it written as .pb.gz".into())
             }
             InputError::TooLarge(_) => Some("if it is a profile all the same, unpack it first: gunzip FILE.gz".into()),
         }
@@ -73,9 +80,16 @@ fn unpacked(bytes: &[u8]) -> Result<Profile, InputError> {
     match bytes.first() {
         // Text begins with a printable byte, ELF with DEL; the key of a message's field is below both.
         Some(0) => Ok(cpu::read(bytes)?),
-        Some(1..=0x1f) => Ok(pprof::read(bytes)?),
+        Some(1..=0x1f) => {
+            pprof::read(bytes).map_err(|error| if is_otlp(bytes) { InputError::Otlp } else { error.into() })
+        }
         _ => Ok(symbolized::read(bytes)?),
     }
+}
+
+/// Its first fields have the numbers of pprof's first ones, but other contents.
+fn is_otlp(bytes: &[u8]) -> bool {
+    ProfilesData::decode(bytes).is_ok_and(|data| data.dictionary.is_some())
 }
 
 fn gunzip(packed: &[u8]) -> Result<Vec<u8>, InputError> {

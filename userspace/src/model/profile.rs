@@ -28,7 +28,7 @@ use jeprobe_abi::drops::{DROP_REASONS, Reason};
 
 use super::interner::Interner;
 use super::mapping::{Mapping, Mappings, Relocation};
-use super::names::{Kind, Named};
+use super::names::{Kind, Named, printable};
 use super::stack::{StackId, ThreadUid, call_site};
 use crate::units::{SampleInterval, Sums};
 
@@ -38,6 +38,9 @@ const ALLOCATOR_FILES: &[&str] = &["libjeprobe", "libjemalloc"];
 /// Where addresses begin that readers make up for what has none: above every address and every place that mappings are
 /// moved to, below 2^63. They lie two apart, since a return address is one past its call.
 pub const MADE_UP: u64 = 1 << 61;
+
+/// Setting of a profile whose cumulative counts begin at an attachment and not at the process's start.
+const ALLOC_SINCE: &str = "alloc_since";
 
 /// What is live now, and what was ever allocated (zero when the process does not keep it).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -151,7 +154,9 @@ impl Profile {
     }
 
     /// Describes a thread; what is known of it is kept when `thread` does not say.
-    pub fn add_thread(&mut self, uid: ThreadUid, thread: Thread) {
+    pub fn add_thread(&mut self, uid: ThreadUid, mut thread: Thread) {
+        let labels = thread.labels.iter_mut().flat_map(|(key, text)| [key, text]);
+        labels.chain([&mut thread.name]).for_each(printable);
         let known = self.threads.entry(uid).or_default();
         known.tid = thread.tid.or(known.tid);
         if !thread.name.is_empty() {
@@ -230,7 +235,8 @@ impl Profile {
 
     /// A line for the reader of the report: lower case, no trailing stop.
     pub fn add_note(&mut self, note: impl Into<String>) {
-        let note = note.into();
+        let mut note = note.into().replace(['\n', '\r'], " ");
+        printable(&mut note);
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -250,6 +256,11 @@ impl Profile {
             Some(entry) => entry.1 = value,
             None => self.configuration.push((key, value)),
         }
+    }
+
+    /// Says that cumulative counts are of what was live when the attachment began and of what came since.
+    pub fn set_allocated_since_attach(&mut self) {
+        self.set_configuration(ALLOC_SINCE, "attach");
     }
 
     /// Adds the range of the allocator's own code, whose frames are cut from the leaf side.
@@ -459,6 +470,14 @@ impl Profile {
 
     pub fn configuration(&self) -> &[(String, String)] {
         &self.configuration
+    }
+
+    /// What is to be known about the cumulative counts, where they do not begin with the process.
+    pub fn allocated_since(&self) -> Option<&'static str> {
+        let is_set = |(key, value): &(String, String)| key == ALLOC_SINCE && value == "attach";
+        self.configuration.iter().any(is_set).then_some(
+            "allocated is what was live when the attachment began and what was allocated since, not what was freed before it",
+        )
     }
 
     pub fn allocator_text(&self) -> &[Range<u64>] {

@@ -12,7 +12,6 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::select::{Numbers, Options, Selection, Value};
-use super::view::NO_STACK;
 use super::whole::Whole;
 
 /// A function in a file.
@@ -35,7 +34,6 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
     let mut costs: Vec<Cost> = Vec::new();
     // By frame.
     let mut place_of: Vec<usize> = Vec::new();
-    let mut none = [0.0; 4];
     let mut counted = HashSet::new();
     let walked = selection.walk::<Infallible>(options, |stack, frames| {
         for frame in &frames[place_of.len()..] {
@@ -50,10 +48,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
         }
         let numbers = stack.numbers.map(|number| number.max(0.0));
         let at = |frame: u32| (place_of[frame as usize], frames[frame as usize].line);
-        let Some((&leaf, callers)) = stack.frames.split_first() else {
-            add(&mut none, &numbers);
-            return Ok(());
-        };
+        let (&leaf, callers) = stack.frames.split_first().expect("a stack has a frame");
         let (mut callee, mut callee_line) = at(leaf);
         add(costs[callee].own.entry(callee_line).or_default(), &numbers);
         counted.clear();
@@ -68,10 +63,6 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
         Ok(())
     });
     let Ok(_) = walked;
-    if none.iter().any(|number| *number != 0.0) {
-        places.push((String::new(), NO_STACK.into()));
-        costs.push(Cost { own: BTreeMap::from([(0, none)]), ..Cost::default() });
-    }
     print(&events, &places, &costs, &mut out)
 }
 
@@ -108,13 +99,15 @@ fn print(events: &[Value], places: &[Place], costs: &[Cost], out: &mut impl Writ
             }
             writeln!(out, "{row}")?;
         }
+        // Together what the callees hold: each function's calls sum up by themselves.
+        let mut called = vec![Whole::default(); events.len()];
         for ((callee, line), (numbers, callee_line)) in &cost.calls {
             let (file, name) = &places[*callee];
             writeln!(out, "cfi={}", label('f', files[file.as_str()], &shown(file)))?;
             writeln!(out, "cfn={}\ncalls=1 {callee_line}", label('n', callee + 1, name))?;
             write!(out, "{line}")?;
-            for event in events {
-                write!(out, " {}", numbers[*event as usize].round() as i64)?;
+            for (event, whole) in events.iter().zip(&mut called) {
+                write!(out, " {}", whole.next(numbers[*event as usize]))?;
             }
             writeln!(out)?;
         }

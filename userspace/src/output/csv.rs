@@ -1,24 +1,19 @@
 //! The table as comma-separated values (RFC 4180), for spreadsheets and scripts.
 //!
 //! `function,flat_bytes,flat_percent,cumulative_bytes,cumulative_percent`; the first word is what a row is, `bytes` or
-//! `objects` the unit. Whole numbers whose flat column sums up to the rounded total; stacks without a frame are the row
-//! `[no stack]`. With a base the numbers are differences.
+//! `objects` the unit. Whole numbers, cut at the point, whose flat column sums up to the text table's total. With a base the
+//! numbers are differences.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
 
 use super::select::{Granularity, Options, Selection};
-use super::table::{Row, Table};
-use super::view::NO_STACK;
-use super::whole::Whole;
+use super::table::Table;
+use super::whole::{Whole, cut};
 
 /// Writes the table.
 pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) -> io::Result<()> {
-    let mut table = Table::new(selection, options);
-    if table.no_stack != 0.0 {
-        table.rows.push(Row { name: NO_STACK.into(), flat: table.no_stack, cumulative: table.no_stack });
-        table.shown += table.no_stack;
-    }
+    let table = Table::new(selection, options);
     let row = match options.granularity {
         Granularity::Functions => "function",
         Granularity::Lines => "line",
@@ -36,7 +31,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
             field(&row.name),
             whole.next(row.flat),
             share(row.flat),
-            row.cumulative.round() as i64,
+            cut(row.cumulative),
             share(row.cumulative)
         )?;
     }

@@ -21,6 +21,7 @@ use super::csv::field;
 use super::select::{Options, Selection, Sort};
 use super::text::{amount, unit};
 use super::view::Keys;
+use super::whole::cut;
 
 /// A row of both profiles.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,12 +88,10 @@ pub fn rows(selection: &Selection<'_>, options: &Options) -> Vec<Row> {
     let walked = selection.walk::<Infallible>(options, |stack, frames| {
         let before = selection.base_of(stack.id)[options.value as usize];
         let after = before + stack.numbers[options.value as usize];
-        if let Some(&leaf) = stack.frames.first() {
-            let leaf = keys.of(leaf, frames);
-            rows.resize(keys.names.len(), Row::default());
-            rows[leaf].flat.0 += before;
-            rows[leaf].flat.1 += after;
-        }
+        let leaf = keys.of(stack.frames[0], frames);
+        rows.resize(keys.names.len(), Row::default());
+        rows[leaf].flat.0 += before;
+        rows[leaf].flat.1 += after;
         keys.each_once(stack.frames, frames, |row| {
             rows[row].cumulative.0 += before;
             rows[row].cumulative.1 += after;
@@ -170,16 +169,15 @@ pub fn write_csv(selection: &Selection<'_>, options: &Options, mut out: impl Wri
         "name,state,flat_before_{unit},flat_after_{unit},cumulative_before_{unit},cumulative_after_{unit}\r\n"
     )?;
     for row in rows(selection, options).iter().take(options.limit.unwrap_or(usize::MAX)) {
-        let whole = |value: f64| value.round() as i64;
         write!(
             out,
             "{},{},{},{},{},{}\r\n",
             field(&row.name),
             row.state().name(),
-            whole(row.flat.0),
-            whole(row.flat.1),
-            whole(row.cumulative.0),
-            whole(row.cumulative.1)
+            cut(row.flat.0),
+            cut(row.flat.1),
+            cut(row.cumulative.0),
+            cut(row.cumulative.1)
         )?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Folded stacks: one line per distinct stack, `root;caller;leaf NUMBER`, the input of flame graph tools.
 //!
 //! Numbers are whole bytes or objects, estimated; what one line loses by rounding, the next gets, so that the lines sum up to
-//! the rounded total. Stacks of 0 or below are left out: a flame has no negative width. Inlined functions are frames of their
+//! the total, cut at the point. Stacks of 0 or below are left out: a flame has no negative width. Inlined functions are frames of their
 //! own. Sorted by name. [`differences`] has two numbers on a line, before and after, and leaves nothing out.
 #![forbid(unsafe_code)]
 

@@ -8,6 +8,7 @@
 //!   "totals": { "inuse_space": …, "inuse_objects": …, "alloc_space": …, "alloc_objects": … },
 //!   "losses": [ { "reason": "ring-full", "count": 3, "meaning": …, "remedy": … } ],
 //!   "notes": [ … ], "counters": { "samples": 13 }, "configuration": { … },
+//!   "alloc_since": "attach",                                     "start" where the allocated are counted from the process's start
 //!   "addresses": { "all": 40, "unnamed": 2 },
 //!   "mappings": [ { "start": "0x…", "end": "0x…", "offset": "0x…", "path": …, "build_id": "…", "deleted": false } ],
 //!   "rows": [ { "name": …, "flat": …, "cumulative": … } ],       the chosen value, sorted; what a row is: "granularity"
@@ -15,7 +16,7 @@
 //!   "frames": [ { "name", "full_name", "file", "line", "address": "0x…", "module", "inlined", "named" } ] }
 //! ```
 //!
-//! Numbers of bytes and objects are unbiased estimates with their fraction; sums of `stacks` are `totals` unless focus or
+//! The README says the same to its readers. Numbers of bytes and objects are unbiased estimates with their fraction; sums of `stacks` are `totals` unless focus or
 //! ignore left stacks out. `version` grows when a member changes its meaning or goes; members may be added without.
 #![forbid(unsafe_code)]
 
@@ -51,6 +52,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, subject: &str, mut ou
         "notes": profile.notes(),
         "counters": profile.counters().iter().map(|(name, count)| (name.clone(), json!(count))).collect::<serde_json::Map<_, _>>(),
         "configuration": profile.configuration().iter().map(|(key, value)| (key.clone(), json!(value))).collect::<serde_json::Map<_, _>>(),
+        "alloc_since": if profile.allocated_since().is_some() { "attach" } else { "start" },
         "addresses": { "all": all, "unnamed": unnamed },
         "mappings": mappings(profile),
         "granularity": match options.granularity {

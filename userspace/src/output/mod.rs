@@ -2,7 +2,7 @@
 //!
 //! - `select`: which value, stacks and names are shown.
 //! - `heap_v2`: the text format that jeprof and pprof read.
-//! - `view`: addresses become frames; `table`, `paths`: rows, and distinct stacks by name.
+//! - `view`: addresses become frames; `unmatched`: patterns that find nothing; `table`, `paths`: rows, and distinct stacks by name.
 //! - `text`: jeprof's table; `tree`, `peek`, `csv`, `json`: other forms of it.
 //! - `folded`: stacks as lines; `graph`: which functions and calls a call graph holds.
 //! - `style`: looks on a terminal; `whole`: rounding that keeps sums.
@@ -32,6 +32,7 @@ pub mod table;
 pub mod tags;
 pub mod text;
 pub mod tree;
+pub mod unmatched;
 pub mod view;
 pub mod whole;
 

@@ -3,7 +3,7 @@
 //! One profile for each value, since a profile there has one sample type; all share the dictionary. Samples carry the
 //! attributes `thread.name` and `thread.id` and the other labels of their origin, mappings their build-id
 //! (`process.executable.build_id.gnu`), the resource pid and program, each profile the notes and losses of the recording.
-//! Whole numbers that sum up to the rounded totals.
+//! Whole numbers that sum up to the totals, cut at the point.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, HashSet};

@@ -6,14 +6,14 @@
 //! ```
 //!
 //! Stacks of different addresses with equal names become one, so equal code in two address spaces or two builds meets here.
-//! Recursion is kept. A stack without a frame is the one name [`NO_STACK`].
+//! Recursion is kept.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 
 use super::select::{Granularity, Numbers, Options, Selection};
-use super::view::{Frame, NO_STACK};
+use super::view::Frame;
 
 /// See the module's text.
 #[derive(Clone, Debug, Default)]
@@ -64,15 +64,6 @@ impl Paths {
             Ok(())
         });
         let Ok(_) = walked;
-        if sums.contains_key([].as_slice()) {
-            let sum = sums.remove([].as_slice()).unwrap_or_default();
-            let next = examples.len() as u32;
-            let name = *names.entry(NO_STACK.to_owned()).or_insert(next);
-            if name == next {
-                examples.push(Frame { name: NO_STACK.into(), full: NO_STACK.into(), ..Frame::default() });
-            }
-            sums.insert([name].into(), sum);
-        }
         sorted(names, &examples, sums)
     }
 

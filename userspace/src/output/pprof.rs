@@ -3,7 +3,7 @@
 //! | message | holds |
 //! |---|---|
 //! | sample types | in-use and, where counted, allocated objects and space; the chosen value is the default |
-//! | samples | one for each stack and known thread, in whole numbers that sum up to the rounded totals |
+//! | samples | one for each stack and known thread, in whole numbers that sum up to the totals, cut at the point |
 //! | labels | `thread` (name), `thread_id` (number in the profile), what else is known of the origin, such as `process` |
 //! | mappings | executable files with build-id, the main program first |
 //! | locations | the address of a call, with a line for each function inlined there, innermost first |
@@ -139,6 +139,7 @@ pub(super) fn comments(selection: &Selection<'_>) -> Vec<String> {
     if selection.has_base() {
         lines.push("differences: a base was subtracted".to_owned());
     }
+    lines.extend(profile.allocated_since().filter(|_| profile.has_cumulative()).map(ToOwned::to_owned));
     lines.extend(
         profile.losses().map(|(reason, count)| format!("lost: {count} {}; {}", reason.meaning(), reason.remedy())),
     );

@@ -5,7 +5,7 @@
 //! | flat | stacks whose leaf it is |
 //! | cumulative | stacks that contain it; recursion counts once |
 //!
-//! A stack without a frame outside the allocator belongs to no row; its number is [`Table::no_stack`].
+//! Stacks without a frame outside the allocator are the row `[no stack]`.
 #![forbid(unsafe_code)]
 
 use std::cmp::Ordering;
@@ -30,8 +30,6 @@ pub struct Table {
     pub total: f64,
     /// Sum of what is shown in rows, as leaves.
     pub shown: f64,
-    /// Sum of the stacks that have no frame.
-    pub no_stack: f64,
 }
 
 impl Table {
@@ -39,14 +37,9 @@ impl Table {
     pub fn new(selection: &Selection<'_>, options: &Options) -> Table {
         let mut keys = Keys::new(options.granularity);
         let mut sums: Vec<(f64, f64)> = Vec::new();
-        let mut no_stack = 0.0;
         let walked = selection.walk::<Infallible>(options, |stack, frames| {
             let value = stack.numbers[options.value as usize];
-            let Some(&leaf) = stack.frames.first() else {
-                no_stack += value;
-                return Ok(());
-            };
-            let leaf = keys.of(leaf, frames);
+            let leaf = keys.of(stack.frames[0], frames);
             sums.resize(keys.names.len(), (0.0, 0.0));
             sums[leaf].0 += value;
             keys.each_once(stack.frames, frames, |row| sums[row].1 += value);
@@ -62,7 +55,7 @@ impl Table {
             .collect();
         let shown = rows.iter().map(|row| row.flat).sum();
         rows.sort_by(|a, b| falling(a, b, options.sort).then_with(|| a.name.cmp(&b.name)));
-        Table { rows, total: selection.total(), shown, no_stack }
+        Table { rows, total: selection.total(), shown }
     }
 }
 

@@ -18,7 +18,7 @@ use super::parts::Parts;
 use super::pprof::thread_tags;
 use super::select::{Options, Selection};
 use super::text::{amount, percent, unit};
-use crate::model::{Profile, ThreadUid};
+use crate::model::{Profile, ThreadUid, printable};
 
 /// What stands for an unknown origin.
 const NONE: &str = "(none)";
@@ -29,10 +29,12 @@ pub const PROCESS: &str = "process";
 /// What a profile's process is called: its pid, and its program where that is known.
 pub fn process(profile: &Profile) -> Option<String> {
     let pid = profile.pid()?;
-    Some(profile.program().map_or_else(
+    let mut process = profile.program().map_or_else(
         || pid.to_string(),
         |program| format!("{pid} {}", program.file_name().unwrap_or(program.as_os_str()).to_string_lossy()),
-    ))
+    );
+    printable(&mut process);
+    Some(process)
 }
 
 /// Writes all labels, or the one that is named. False when the profile has none of them.

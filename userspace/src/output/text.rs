@@ -8,13 +8,14 @@
 //!
 //! Columns `%8s %6s %6s %8s %6s %s`. The total is that of the whole profile, percentages are of what is left after focus
 //! and ignore. Sorted by flat number (or cumulative), descending, then by name. A row with both numbers 0 is not printed; nor
-//! is a total of 0. Bytes and objects are cut at the point, not rounded; MB are 2^20 bytes with one decimal.
+//! is a total of 0. Stacks without a frame outside the allocator are the row `[no stack]`, which jeprof has only in the total. Bytes and objects are cut at the point, not rounded; MB are 2^20 bytes with one decimal.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
 
 use super::select::{Options, Selection};
 use super::table::Table;
+use super::whole::cut;
 
 /// Writes the table.
 pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) -> io::Result<()> {
@@ -59,7 +60,7 @@ pub(super) fn amount(value: f64, options: &Options) -> String {
     match unit.as_deref() {
         Some("bytes") if !options.show_bytes => format!("{:.1}", value / f64::from(1 << 20)),
         Some("nanoseconds") => format!("{:.3}", value / 1e9),
-        _ => format!("{}", value as i64),
+        _ => cut(value).to_string(),
     }
 }
 

@@ -24,8 +24,11 @@ use crate::symbolize::{Function, Site};
 /// Addresses from here on are not code; jeprof passes over them.
 const END_OF_CODE: u64 = 1 << 63;
 
-/// What stands for a stack without any frame outside the allocator.
+/// The frame of a stack without any outside the allocator.
 pub const NO_STACK: &str = "[no stack]";
+
+/// The frame of a stack of which every function was hidden.
+pub const HIDDEN: &str = "[hidden]";
 
 /// One function at one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +53,7 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug)]
 pub struct Stack<'a> {
     pub id: StackId,
-    /// Indexes of frames, leaf first; empty when all are the allocator's.
+    /// Indexes of frames, leaf first. At least one: [`NO_STACK`] or [`HIDDEN`] where there is no other.
     pub frames: &'a [u32],
     pub numbers: Numbers,
 }
@@ -101,6 +104,8 @@ struct Places<'s> {
     frames: Vec<Frame>,
     index: HashMap<u64, u32, RandomState>,
     list: Vec<Place>,
+    /// Numbers of the frames [`NO_STACK`] and [`HIDDEN`], once met.
+    stand_ins: [Option<u32>; 2],
 }
 
 impl Selection<'_> {
@@ -110,8 +115,14 @@ impl Selection<'_> {
         options: &Options,
         mut each: impl FnMut(&Stack<'_>, &[Frame]) -> Result<(), E>,
     ) -> Result<Vec<Frame>, E> {
-        let mut places =
-            Places { selection: self, options, frames: Vec::new(), index: HashMap::default(), list: Vec::new() };
+        let mut places = Places {
+            selection: self,
+            options,
+            frames: Vec::new(),
+            index: HashMap::default(),
+            list: Vec::new(),
+            stand_ins: [None; 2],
+        };
         let (mut sites, mut frames) = (Vec::new(), Vec::new());
         for (id, addresses, _) in self.profile.totals() {
             sites.clear();
@@ -121,14 +132,22 @@ impl Selection<'_> {
             let by_name = sites.iter().rposition(|site| at(site).named_allocator).map_or(0, |last| last + 1);
             let cut = if options.keep_allocator { 0 } else { by_address.max(by_name) };
             let user = &sites[cut..];
-            if (options.focus.is_some() && !user.iter().any(|site| at(site).focused))
-                || (options.ignore.is_some() && user.iter().any(|site| at(site).ignored))
+            let is_code = user.iter().any(|site| at(site).is_code);
+            let found = |regex: Option<&Regex>, matches: fn(&Place) -> bool| {
+                user.iter().any(|site| matches(at(site)))
+                    || (!is_code && regex.is_some_and(|regex| regex.is_match(NO_STACK)))
+            };
+            if (options.focus.is_some() && !found(options.focus.as_ref(), |place| place.focused))
+                || found(options.ignore.as_ref(), |place| place.ignored)
             {
                 continue;
             }
             frames.clear();
             for place in user.iter().map(at).filter(|place| place.is_code) {
                 frames.extend(place.first..place.end);
+            }
+            if frames.is_empty() {
+                frames.push(places.stand_in(is_code));
             }
             each(&Stack { id, frames: &frames, numbers: self.numbers(id) }, &places.frames)?;
         }
@@ -201,6 +220,18 @@ impl Keys {
 }
 
 impl Places<'_> {
+    /// The frame of a stack that has none, or none that is not hidden.
+    fn stand_in(&mut self, is_hidden: bool) -> u32 {
+        let next = self.frames.len() as u32;
+        let frame = *self.stand_ins[usize::from(is_hidden)].get_or_insert(next);
+        if frame == next {
+            let name = if is_hidden { HIDDEN } else { NO_STACK };
+            let [name, full, label] = [name; 3].map(ToOwned::to_owned);
+            self.frames.push(Frame { name, full, label, ..Frame::default() });
+        }
+        frame
+    }
+
     fn of(&mut self, avma: u64) -> u32 {
         if let Some(&place) = self.index.get(&avma) {
             return place;

@@ -1,34 +1,50 @@
-//! Whole numbers whose sum is the rounded sum.
+//! Whole numbers whose sum is the whole number of the sum.
+//!
+//! Numbers are cut at the point, as jeprof cuts its total: so the rows of every format sum up to the total that the table shows.
 #![forbid(unsafe_code)]
 
-/// Rounds one number after another; what is lost or gained is carried on. Each is off by less than 1, their sum by half.
+/// Cuts one number after another; what is lost is carried on. Each is off by less than 1 (by less than 2 where sums change
+/// their sign), their sum by as much.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Whole {
-    carried: f64,
+    sum: f64,
+    given: i64,
 }
 
 impl Whole {
     pub fn next(&mut self, value: f64) -> i64 {
-        if value == 0.0 {
-            return 0;
-        }
-        let exact = value + self.carried;
-        let whole = exact.round();
-        self.carried = exact - whole;
-        whole as i64
+        self.sum += value;
+        let whole = cut(self.sum);
+        whole - std::mem::replace(&mut self.given, whole)
     }
+}
+
+/// Without the digits behind the point. What floating sums leave below a whole number is none: 2.999999999 is 3.
+pub fn cut(value: f64) -> i64 {
+    let near = value.round();
+    let slack = 1e-6 + value.abs() * 4e-15;
+    (if (value - near).abs() < slack { near } else { value.trunc() }) as i64
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Whole;
+    use super::{Whole, cut};
 
     #[test]
-    fn thirds_sum_up() {
+    fn parts_sum_up() {
         let mut whole = Whole::default();
         let numbers: Vec<i64> = (0..9).map(|_| whole.next(1.0 / 3.0)).collect();
         assert_eq!(numbers.iter().sum::<i64>(), 3);
         assert!(numbers.iter().all(|number| (0..=1).contains(number)));
         assert_eq!(whole.next(-2.0), -2);
+    }
+
+    #[test]
+    fn the_sum_is_cut_and_not_rounded() {
+        let mut whole = Whole::default();
+        assert_eq!((0..4).map(|_| whole.next(2.7)).sum::<i64>(), 10);
+        for (value, shown) in [(10.8, 10), (-10.8, -10), (2.999_999_999, 3), (0.0, 0)] {
+            assert_eq!(cut(value), shown, "{value}");
+        }
     }
 }

@@ -185,7 +185,12 @@ fn about(profile: &Profile, symbols: &Symbols, totals: Numbers) -> About {
         totals,
         interval: profile.interval().0,
         has_cumulative: profile.has_cumulative(),
-        notes: profile.notes().to_vec(),
+        notes: profile
+            .allocated_since()
+            .map(ToOwned::to_owned)
+            .into_iter()
+            .chain(profile.notes().iter().cloned())
+            .collect(),
         ..About::default()
     };
     let mut variances = [0.0; 2];

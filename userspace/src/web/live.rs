@@ -18,6 +18,7 @@ use super::dataset::Dataset;
 use crate::error::Error;
 use crate::output::symbolized::site as named;
 use crate::proc::exe;
+use crate::proc::pids;
 use crate::remote::switch::Switch;
 use crate::remote::target::Target;
 use crate::symbolize::{Sources, jit, resolve};
@@ -75,13 +76,20 @@ impl Live {
         Ok(())
     }
 
-    /// Reads until the other end of `stop` goes away, or the process does; then switches sampling back.
-    pub fn watch(mut self, app: &Arc<App>, stop: &Receiver<()>) {
+    /// Reads until the other end of `stop` goes away, or the process does, which is told; then switches sampling back.
+    pub fn watch(mut self, app: &Arc<App>, stop: &Receiver<()>, tell: impl FnOnce(&str)) {
         let mut pause = READ_EVERY;
         while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(pause) {
             let now = Instant::now();
             if let Err(error) = self.read(app) {
-                app.watch(Err(format!("{error}; this is what was read last")));
+                let (pid, name) = (self.pid(), self.name());
+                let why = match pids::status(pid) {
+                    Ok(status) if status.state != 'Z' => error.to_string(),
+                    _ => format!("process {pid} ({name}) has ended"),
+                };
+                let line = format!("{why}; the page shows what was read last");
+                tell(&line);
+                app.watch(Err(line));
                 // There is no one left to switch back.
                 self.switch.disarm();
                 return;

@@ -24,7 +24,7 @@ export function showSummary(place, profile, value) {
       element("small", {}, ` ${isBytes ? "" : "objects "}${words}${sure}`)));
   }
   facts.push(element("span", { class: "fact" }, sampled
-    ? element("span", {}, "estimated from ", element("b", {}, about.samples[side].toLocaleString("en")), ` samples, one per ${amount(about.interval, true)}`)
+    ? element("span", {}, "estimated from ", element("b", {}, about.samples[side].toLocaleString("en")), ` sample${about.samples[side] === 1 ? "" : "s"}, one per ${amount(about.interval, true)}`)
     : "every allocation counted"));
   if (value >= 2 && !about.hasCumulative) {
     facts.push(element("span", { class: "fact" }, "no cumulative counts: run the program with MALLOC_CONF=prof_accum:true"));

@@ -1,0 +1,223 @@
+//! Where results of the analysing commands go, what is refused before anything is written, and what is said of options and
+//! patterns that do nothing; stacks that are not there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jeprobe_tests::{Ended, Run, TempDir, artefact, skip};
+
+fn fixture(name: &str) -> PathBuf {
+    artefact::fixture("report").join(name)
+}
+
+/// A directory with the profiles that may be overwritten.
+fn directory() -> TempDir {
+    let directory = TempDir::new("report-results");
+    for name in ["leak", "hand.heap", "hand_base.heap", "stackless.heap"] {
+        fs::copy(fixture(name), directory.path().join(name)).expect("writable");
+    }
+    directory
+}
+
+fn run(directory: &TempDir, args: &[&str]) -> Ended {
+    Run::new(artefact::command()).dir(directory.path()).args(args).finish()
+}
+
+/// Refused with these words, and no file was written or changed.
+#[track_caller]
+fn refused(directory: &TempDir, args: &[&str], words: &[&str]) {
+    let state = || -> Vec<(PathBuf, Vec<u8>)> {
+        let entries = fs::read_dir(directory.path()).expect("readable").map(|entry| entry.expect("entry").path());
+        let mut files: Vec<_> = entries.map(|path| (path.clone(), fs::read(path).expect("a file"))).collect();
+        files.sort();
+        files
+    };
+    let before = state();
+    let ended = run(directory, args);
+    assert_eq!((ended.code(), ended.stdout.as_str()), (1, ""), "{args:?}: {ended}");
+    for word in words {
+        assert!(ended.stderr.contains(word), "{args:?}: {word:?} is missing in {ended}");
+    }
+    assert!(state() == before, "{args:?} changed a file");
+}
+
+#[test]
+fn no_result_replaces_what_is_read() {
+    let directory = directory();
+    fs::hard_link(directory.path().join("hand.heap"), directory.path().join("link.json")).expect("a link");
+    for args in [
+        &["report", "./leak", "hand.heap", "-o", "link.json"][..],
+        &["report", "--format", "text", "./leak", "hand.heap", "-o", "./hand.heap"],
+        &["report", "--base", "hand.heap", "hand_base.heap", "-o", "link.json"],
+        &["merge", "a=hand.heap", "hand_base.heap", "-o", "hand.heap"],
+        &["symbolize", "./leak", "hand.heap", "-o", "hand.heap"],
+        &["diff", "--format", "csv", "hand_base.heap", "hand.heap", "-o", "hand.heap"],
+    ] {
+        refused(&directory, args, &["is read here, and would be replaced", "hint: name another file with -o"]);
+    }
+    // One name for two results.
+    let twice = ["run", "-o", "x", "--flamegraph", "./x", "--", "true"];
+    refused(&directory, &twice, &["is named for the profile and for the flame graph"]);
+}
+
+#[test]
+fn names_stand_for_forms_or_are_refused() {
+    let directory = directory();
+    for (args, words) in [
+        (
+            &["report", "./leak", "hand.heap", "-o", "a.png"][..],
+            "cannot be written as a.png\nhint: end the name with .txt, .json",
+        ),
+        (
+            &["flamegraph", "hand.heap", "-o", "f.pdf"],
+            ".svg, .html or .folded; .pdf is for call graphs: jeprobe report",
+        ),
+        (&["flamegraph", "--folded", "hand.heap", "-o", "f.svg"], "cannot be written as f.svg"),
+        (&["timeline", "hand_base.heap", "hand.heap", "-o", "t.png"], "hint: end the name with .svg, .pdf or .html"),
+        (&["run", "-o", "x.pb.gz", "--", "true"], "jeprobe report FILE.heap -o x.pb.gz"),
+        (&["run", "--flamegraph", "x.pdf", "--", "true"], "a flame graph cannot be written as x.pdf"),
+        (&["report", "--tags", "hand.heap", "-o", "x.json"], "--tags is printed as text, not as json"),
+        (&["report", "--peek", "main", "--format", "csv", "hand.heap"], "--peek is printed as text, not as csv"),
+    ] {
+        refused(&directory, args, &[words]);
+    }
+    for (args, file, begins) in [
+        (&["flamegraph", "hand.heap", "-o", "f.html"][..], "f.html", "<!DOCTYPE html>"),
+        (&["flamegraph", "./leak", "hand.heap", "-o", "f.folded"], "f.folded", "main;big_user;leaf 3638089\n"),
+        (&["timeline", "hand_base.heap", "hand.heap", "-o", "t.html"], "t.html", "<!DOCTYPE html>"),
+        (&["timeline", "hand_base.heap", "hand.heap", "-o", "t.pdf"], "t.pdf", "%PDF-"),
+        (&["report", "--tags", "--format", "text", "hand.heap", "-o", "tags.txt"], "tags.txt", "thread: 8.5 MB\n"),
+    ] {
+        run(&directory, args).ok().discard();
+        let bytes = fs::read(directory.path().join(file)).expect("written");
+        assert!(bytes.starts_with(begins.as_bytes()), "{args:?}");
+        assert!(!String::from_utf8_lossy(&bytes).contains("src=\"http"), "{args:?} needs the network");
+    }
+    for args in [&["report", "./leak", "hand.heap", "-o", "-"][..], &["merge", "hand.heap", "-o", "-"]] {
+        let ended = run(&directory, args).ok();
+        assert!(ended.stdout.contains("Total: 8.5 MB") || ended.stdout.starts_with("heap_v2/"), "{ended}");
+    }
+    assert!(!directory.path().join("-").exists(), "standard output has no file");
+}
+
+#[test]
+fn options_without_effect_are_named() {
+    let directory = directory();
+    for (args, words) in [
+        (
+            &["--format", "tree", "--sort", "cum"][..],
+            "--sort has no effect on tree; it has on text, csv, json and html",
+        ),
+        (&["--format", "folded", "--top", "3"], "--top has no effect on folded"),
+        (&["--format", "csv", "--all-edges"], "--all-edges has no effect on csv; it has on call graphs"),
+        (&["--format", "pprof", "--lines"], "--lines has no effect on pprof"),
+        (&["--format", "svg", "--show_bytes"], "--show_bytes has no effect on svg"),
+        (&["--format", "svg", "--base", "hand_base.heap", "--top", "3"], "--top has no effect on a flame graph"),
+        (&["--format", "callgrind", "--inuse_objects"], "the choice of a value has no effect on callgrind"),
+        (&["--peek", "main", "--cum"], "--cum has no effect on --peek"),
+    ] {
+        let ended = run(&directory, &[&["report"], args, &["./leak", "hand.heap", "-o", "/dev/null"]].concat());
+        assert!(ended.code() == 0 && ended.stderr.contains(words), "{args:?}: {ended}");
+    }
+    for args in [
+        &["--sort", "name", "--top", "1", "--lines", "--show_bytes"][..],
+        &["--format", "dot", "--all-edges", "--top", "3"],
+    ] {
+        let ended = run(&directory, &[&["report"], args, &["./leak", "hand.heap"]].concat());
+        assert!(!ended.stderr.contains("no effect"), "{args:?}: {ended}");
+    }
+}
+
+#[test]
+fn patterns_that_find_nothing_are_named() {
+    let directory = directory();
+    for option in ["--focus", "--ignore", "--hide", "--show"] {
+        let what = if matches!(option, "--focus" | "--ignore") { "stack" } else { "function" };
+        for command in [&["report"][..], &["flamegraph", "-o", "/dev/null"], &["diff", "hand_base.heap"]] {
+            let ended = run(&directory, &[command, &[option, "nowhere", "hand.heap"]].concat());
+            let words = format!("jeprobe: warning: no {what} matches {option} \"nowhere\"\n");
+            assert!(ended.stderr.contains(&words), "{command:?} {option}: {ended}");
+            let nothing = command[0] == "flamegraph" && option == "--focus";
+            assert_eq!(ended.code(), i32::from(nothing), "{command:?} {option}: {ended}");
+            assert!(!ended.stderr.contains("no stack has bytes in use"), "untrue: {ended}");
+        }
+    }
+    let found = run(&directory, &["report", "--focus", "big", "--hide", "leaf", "./leak", "hand.heap"]);
+    assert!(!found.stderr.contains("matches"), "{found}");
+    // What was hidden on purpose is no lost stack.
+    let hidden = run(&directory, &["report", "--show", "big_user", "./leak", "stackless.heap"]).ok();
+    assert!(hidden.stdout.contains("% [hidden]\n") && hidden.stdout.contains("% [no stack]\n"), "{hidden}");
+}
+
+#[test]
+fn bytes_without_a_stack_are_a_row_of_every_form() {
+    let directory = directory();
+    let of = |args: &[&str]| run(&directory, &[args, &["./leak", "stackless.heap"]].concat()).ok().stdout;
+    let text = of(&["report", "--show_bytes"]);
+    assert!(text.contains(" 3638089  40.9% 100.0%  3638089  40.9% [no stack]\n"), "{text}");
+    for format in ["tree", "csv", "json", "folded", "speedscope", "callgrind", "dot", "svg", "html"] {
+        assert!(of(&["report", "--format", format]).contains("[no stack]"), "{format}");
+    }
+    assert!(of(&["report", "--peek", "no stack"]).starts_with("[no stack]: 3.5 MB (40.9%)"));
+    assert!(!of(&["report", "--ignore", r"\[no stack\]"]).contains("no stack"));
+    assert!(of(&["flamegraph"]).contains("[no stack]"));
+}
+
+#[test]
+fn heap_files_say_in_jeprofs_words_what_has_no_stack() {
+    let jeprof = "/usr/bin/jeprof";
+    if !Path::new(jeprof).exists() {
+        skip!("no {jeprof}");
+    }
+    let directory = directory();
+    run(&directory, &["merge", "stackless.heap", "-o", "m.heap"]).ok().discard();
+    let original = Run::new(jeprof).dir(directory.path());
+    let original = original.args(["--text", "--show_bytes", "./leak", "m.heap"]).finish().ok().stdout;
+    let wanted = run(&directory, &["report", "--show_bytes", "./leak", "stackless.heap"]).ok().stdout;
+    assert_eq!(original.replace("0x7fffffffffffffff", "[no stack]"), wanted);
+    let own = Run::new(artefact::jeprof())
+        .dir(directory.path())
+        .args(["--text", "--show_bytes", "./leak", "m.heap"])
+        .finish();
+    assert_eq!(own.stdout, original);
+    assert!(!own.stderr.contains("no record"), "{own}");
+    assert_eq!(run(&directory, &["report", "--show_bytes", "./leak", "m.heap"]).ok().stdout, wanted);
+}
+
+#[test]
+fn otlp_is_written_and_not_read() {
+    let directory = directory();
+    run(&directory, &["merge", "hand.heap", "-o", "m.otlp"]).ok().discard();
+    refused(
+        &directory,
+        &["report", "m.otlp"],
+        &["which is written and not read", "hint: read the heap file or .pb.gz"],
+    );
+}
+
+#[test]
+fn a_host_of_the_command_line_is_no_escape() {
+    let directory = directory();
+    run(&directory, &["merge", "\u{1b}[31mred=hand.heap", "-o", "m.heap"]).ok().discard();
+    let tags = run(&directory, &["report", "--tags", "m.heap"]).ok();
+    assert!(tags.stdout.contains(" \u{fffd}[31mred\n") && !tags.stdout.contains('\u{1b}'), "{tags}");
+}
+
+#[test]
+fn counts_since_an_attachment_are_said_to_be() {
+    let directory = directory();
+    let heap = fs::read_to_string(fixture("hand.heap")).expect("readable")
+        + "# jeprobe 1\n# config alloc_since=attach\n# end\n";
+    fs::write(directory.path().join("attached.heap"), heap).expect("writable");
+    let line = "allocated is what was live when the attachment began and what was allocated since";
+    let of = |args: &[&str]| run(&directory, &[&["report"], args, &["./leak", "attached.heap"]].concat()).ok();
+    assert!(of(&["--alloc_space"]).stderr.contains(line));
+    assert!(!of(&[]).stderr.contains(line));
+    assert!(of(&["--format", "json"]).stdout.contains("\"alloc_since\":\"attach\""));
+    assert!(of(&["--alloc_space", "--format", "html"]).stdout.contains(line));
+    let pprof = ["report", "--format", "pprof", "attached.heap", "-o", "a.pb.gz"];
+    run(&directory, &pprof).ok().discard();
+    let packed = directory.path().join("a.pb.gz");
+    let unpacked = Run::new("/usr/bin/env").args(["gzip", "-dc"]).arg(packed).finish().ok();
+    assert!(unpacked.stdout.contains(line), "no comment");
+}
