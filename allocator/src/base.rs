@@ -14,7 +14,7 @@
 use core::ptr::NonNull;
 
 use crate::bits::{align_down, align_up};
-use crate::prim::{AtomicUsize, Ordering};
+use crate::prim::{AtomicPtr, AtomicUsize, Ordering};
 use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
 use crate::sys;
@@ -64,6 +64,14 @@ pub(crate) fn alloc_slice<T: Sync>(count: usize, make: impl Fn(usize) -> T) -> O
         unsafe { place.write(make(i)) };
     }
     // SAFETY: all `count` values were just written, and are never freed.
+    Some(unsafe { core::slice::from_raw_parts(first.as_ptr(), count) })
+}
+
+/// Places for `count` pointers that are never freed, all null. None is touched, so what is not used takes no memory.
+pub(crate) fn alloc_nulls(count: usize) -> Option<&'static [AtomicPtr<u8>]> {
+    let bytes = size_of::<AtomicPtr<u8>>().checked_mul(count)?;
+    let first = alloc(bytes, align_of::<AtomicPtr<u8>>())?.cast::<AtomicPtr<u8>>();
+    // SAFETY: I-BASE-1: the memory has the size and alignment of the pointers, is zero, which is null, and never freed.
     Some(unsafe { core::slice::from_raw_parts(first.as_ptr(), count) })
 }
 

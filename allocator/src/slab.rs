@@ -44,6 +44,10 @@ pub(crate) fn take(extent: &Extent, shape: &SlabShape, places: &[AtomicPtr<u8>])
     let taken = extent.free.take(places.len(), |first, bits, count| {
         let (left, here) = rest.split_at(rest.len() - count.min(rest.len()));
         let mut block = ptr::forward(root, first * size);
+        if regions::fill(block, shape.size, bits, rest) {
+            rest = left;
+            return;
+        }
         // Relaxed, in both: the array is the calling thread's. No test of a bit, which would be guessed wrong too often.
         if bits == u64::MAX {
             for place in here.iter().rev() {

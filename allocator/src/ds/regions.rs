@@ -1,4 +1,5 @@
-//! Which regions of a slab the pointers at the head of an array are: four pointers at a time.
+//! From pointers to regions of a slab and back: four pointers at a time. Which regions the pointers at the head of an array
+//! are ([`set`]):
 //!
 //! ```text
 //!   pointers  p0 p1 p2 p3 │ p4 … │ …       as long as they lie in the slab
@@ -11,20 +12,47 @@
 //! Freed blocks come in the order of the client, so which word of a slab's bitmap comes next cannot be guessed: here nothing
 //! depends on it but the end of the run. What looks wrong in any way is left to the caller, who looks at the pointers one by
 //! one: nothing was changed yet.
+//!
+//! The way back ([`fill`]) takes a word of the bitmap by its bytes: a table tells which bits of a byte are set, eight pointers are
+//! made whether there are as many or not, and those that are too many are written over by the next byte's.
 
 use core::arch::x86_64::{
-    __m256i, _mm_cvtsi128_si64, _mm_or_si128, _mm_unpackhi_epi64, _mm256_and_si256, _mm256_castsi256_pd,
-    _mm256_castsi256_si128, _mm256_cmpgt_epi64, _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_max_epu32,
-    _mm256_movemask_pd, _mm256_mul_epu32, _mm256_or_si256, _mm256_set1_epi64x, _mm256_setr_epi64x,
-    _mm256_setzero_si256, _mm256_sllv_epi64, _mm256_srli_epi64, _mm256_sub_epi64, _mm256_xor_si256,
+    __m256i, _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_or_si128, _mm_unpackhi_epi64, _mm256_add_epi64,
+    _mm256_and_si256, _mm256_castsi256_pd, _mm256_castsi256_si128, _mm256_cmpgt_epi64, _mm256_cvtepu8_epi64,
+    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_max_epu32, _mm256_movemask_pd, _mm256_mul_epu32,
+    _mm256_or_si256, _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_slli_epi64,
+    _mm256_sllv_epi64, _mm256_srli_epi64, _mm256_storeu_si256, _mm256_sub_epi64, _mm256_xor_si256,
 };
 
 use crate::ds::bitmap::Bitmap;
-use crate::prim::AtomicPtr;
+use crate::prim::{AtomicPtr, Ordering};
 use crate::sys::cpu;
 
 /// Pointers looked at together.
 const LANES: usize = 4;
+
+/// Regions that a byte of a bitmap stands for.
+const BYTE: usize = 8;
+/// A word with fewer bits than this is taken bit by bit: its bytes would be looked at for little.
+const FILL_MIN: usize = 16;
+
+/// shape [[u8; 8]; 256]: numbers of the bits that are set in a byte, the lowest last; the rest does not matter.
+static BITS_OF_BYTE: [[u8; BYTE]; 256] = {
+    let mut table = [[0; BYTE]; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let (mut bit, mut place) = (0, BYTE);
+        while bit < BYTE {
+            if byte >> bit & 1 == 1 {
+                place -= 1;
+                table[byte][place] = bit as u8;
+            }
+            bit += 1;
+        }
+        byte += 1;
+    }
+    table
+};
 
 /// Where regions begin.
 #[derive(Clone, Copy)]
@@ -134,10 +162,116 @@ fn load(group: &[AtomicPtr<u8>]) -> __m256i {
     unsafe { _mm256_loadu_si256(group.as_ptr().cast()) }
 }
 
+/// Writes the addresses of the regions of `size` bytes whose bits are set in `bits`, of which bit 0 stands for the one at
+/// `first`, to the end of `places`, which is the calling thread's: the lowest last. What lies before them is undefined then.
+/// False, and nothing written, when they are few, or do not fit, or on a processor that has not the instructions.
+#[inline]
+pub(crate) fn fill(first: *mut u8, size: u32, bits: u64, places: &[AtomicPtr<u8>]) -> bool {
+    let count = bits.count_ones() as usize;
+    if count < FILL_MIN || places.len() < count || !cpu::is_wide() {
+        return false;
+    }
+    // SAFETY: S1 by the test above.
+    unsafe { fill_wide(first.expose_provenance(), size, bits, places) };
+    true
+}
+
+/// As [`fill`], for regions of `bytes`.
+///
+/// # Safety
+/// S1: [`cpu::is_wide`].
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn fill_wide(first: usize, bytes: u32, bits: u64, places: &[AtomicPtr<u8>]) {
+    let mut base = _mm256_set1_epi64x(first.cast_signed() as i64);
+    let size = _mm256_set1_epi64x(i64::from(bytes));
+    let step = _mm256_slli_epi64::<3>(size);
+    let mut rest = places;
+    let (mut first, mut bits) = (first, bits);
+    while bits != 0 {
+        let byte = bits as u8;
+        bits >>= BYTE;
+        let count = byte.count_ones() as usize;
+        let order = &BITS_OF_BYTE[usize::from(byte)];
+        if let Some((_, group)) = rest.split_last_chunk::<BYTE>() {
+            let (low, high) = group.split_at(LANES);
+            store(low, _mm256_add_epi64(base, _mm256_mul_epu32(lanes(order, 0), size)));
+            store(high, _mm256_add_epi64(base, _mm256_mul_epu32(lanes(order, LANES), size)));
+        } else {
+            // Room for those that there are, but not for eight.
+            for (place, bit) in rest.iter().rev().zip(order.iter().rev().take(count)) {
+                let region = first + usize::from(*bit) * bytes as usize;
+                // Relaxed: the array is the calling thread's.
+                place.store(core::ptr::with_exposed_provenance_mut(region), Ordering::Relaxed);
+            }
+        }
+        base = _mm256_add_epi64(base, step);
+        first += BYTE * bytes as usize;
+        rest = rest.get(..rest.len().saturating_sub(count)).unwrap_or(&[]);
+    }
+}
+
+/// Four of the bytes as numbers.
+///
+/// # Safety
+/// S1: [`cpu::is_wide`].
+#[inline]
+#[target_feature(enable = "avx2")]
+fn lanes(bytes: &[u8; BYTE], from: usize) -> __m256i {
+    let four = bytes.get(from..from + LANES).and_then(|four| <[u8; LANES]>::try_from(four).ok()).unwrap_or_default();
+    _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(i32::from_le_bytes(four)))
+}
+
+/// Writes four pointers, whose provenance was exposed.
+///
+/// # Safety
+/// S1: [`cpu::is_wide`].
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store(group: &[AtomicPtr<u8>], pointers: __m256i) {
+    debug_assert!(group.len() == LANES);
+    // SAFETY: the slice has four atomic pointers of eight bytes, by the caller, and nobody else reads or writes them.
+    unsafe { _mm256_storeu_si256(group.as_ptr().cast_mut().cast(), pointers) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::vec::Vec;
+
+    #[test]
+    fn bits_become_regions() {
+        if !cpu::is_wide() {
+            return;
+        }
+        let first = 0x7fff_1234_5000usize;
+        let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+        for round in 0..500 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bits = match round {
+                0 => u64::MAX,
+                1 => 0xffff,
+                2 => 0xffff << 48,
+                _ => seed | seed.rotate_left(round % 64),
+            };
+            let size = 8 * (1 + round as usize % 1792);
+            let count = bits.count_ones() as usize;
+            for spare in [0, 1, BYTE - 1, BYTE, 100] {
+                let places: Vec<AtomicPtr<u8>> = (0..count + spare).map(|_| AtomicPtr::default()).collect();
+                let (guard, inner) = places.split_at(spare.saturating_sub(BYTE));
+                assert_eq!(fill(core::ptr::without_provenance_mut(first), size as u32, bits, inner), count >= FILL_MIN);
+                if count >= FILL_MIN {
+                    let got: Vec<usize> =
+                        places.iter().rev().take(count).map(|place| place.load(Ordering::Relaxed).addr()).collect();
+                    let wanted: Vec<usize> =
+                        (0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| first + bit * size).collect();
+                    assert_eq!(got, wanted, "{bits:#x}");
+                }
+                assert!(guard.iter().all(|place| place.load(Ordering::Relaxed).is_null()), "out of bounds");
+            }
+        }
+        let places: Vec<AtomicPtr<u8>> = (0..63).map(|_| AtomicPtr::default()).collect();
+        assert!(!fill(core::ptr::without_provenance_mut(first), 8, u64::MAX, &places), "no room");
+    }
 
     fn pointers(addresses: impl IntoIterator<Item = usize>) -> Vec<AtomicPtr<u8>> {
         addresses.into_iter().map(|addr| AtomicPtr::new(core::ptr::without_provenance_mut(addr))).collect()

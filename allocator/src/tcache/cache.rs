@@ -166,7 +166,7 @@ impl Cache {
     /// Opens the stacks of all classes up to `max_bytes`, empty. False without memory.
     pub(crate) fn open(&self, max_bytes: usize) -> bool {
         if self.tuning.first().is_some_and(|tuning| tuning.room.get().is_empty()) {
-            let Some(room) = empty_room(usize::from(FIRST[NCACHED])) else { return false };
+            let Some(room) = base::alloc_nulls(usize::from(FIRST[NCACHED])) else { return false };
             for (tuning, ends) in self.tuning.iter().zip(FIRST.windows(2)) {
                 if let [from, to] = ends {
                     tuning.room.set(room.get(usize::from(*from)..usize::from(*to)).unwrap_or(&[]));
@@ -296,7 +296,8 @@ impl Cache {
         }
         tuning.missed.store(false, Ordering::Relaxed);
         let room = tuning.room.get();
-        let new_room = if room.len() < more { empty_room(more) } else { Some(room) };
+        // All that it may grow to, once: only what is used takes memory, and no shorter array is left behind.
+        let new_room = if room.len() < more { base::alloc_nulls(most_slots(class)) } else { Some(room) };
         let Some(new_room) = new_room else { return false };
         if room.len() < more {
             for (to, from) in new_room.iter().zip(room) {
@@ -371,11 +372,6 @@ impl Cache {
         }
         stack.drop_oldest(room, count);
     }
-}
-
-/// An array of `slots` empty slots.
-fn empty_room(slots: usize) -> Option<&'static [AtomicPtr<u8>]> {
-    base::alloc_slice(slots, |_| AtomicPtr::new(core::ptr::null_mut()))
 }
 
 fn flush_large(class: usize, block: *mut u8) {
