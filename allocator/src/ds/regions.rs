@@ -191,7 +191,7 @@ fn fill_wide(first: usize, bytes: u32, bits: u64, places: &[AtomicPtr<u8>]) {
         let byte = bits as u8;
         bits >>= BYTE;
         let count = byte.count_ones() as usize;
-        let order = &BITS_OF_BYTE[usize::from(byte)];
+        let order = BITS_OF_BYTE[usize::from(byte)];
         if let Some((_, group)) = rest.split_last_chunk::<BYTE>() {
             let (low, high) = group.split_at(LANES);
             store(low, _mm256_add_epi64(base, _mm256_mul_epu32(lanes(order, 0), size)));
@@ -216,7 +216,7 @@ fn fill_wide(first: usize, bytes: u32, bits: u64, places: &[AtomicPtr<u8>]) {
 /// S1: [`cpu::is_wide`].
 #[inline]
 #[target_feature(enable = "avx2")]
-fn lanes(bytes: &[u8; BYTE], from: usize) -> __m256i {
+fn lanes(bytes: [u8; BYTE], from: usize) -> __m256i {
     let four = bytes.get(from..from + LANES).and_then(|four| <[u8; LANES]>::try_from(four).ok()).unwrap_or_default();
     _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(i32::from_le_bytes(four)))
 }
