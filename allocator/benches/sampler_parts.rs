@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use jeprobe_alloc::conf::Options;
-use jeprobe_alloc::prof::pieces::{Draws, Records, Walk};
-use jeprobe_alloc::prof::{self, Caller, Object, ThreadProf, hooks};
+use jeprobe_alloc::prof::pieces::{self, Draws, Records, Walk};
+use jeprobe_alloc::prof::{self, Caller, Live, Object, ThreadProf, hooks};
 
 const DEPTH: usize = 20;
 const ROUNDS: u32 = 5;
@@ -64,9 +64,11 @@ fn run(part: &str, count: u64) {
     let mut walk = Walk::new().expect("memory");
     let records = Records::new().expect("memory");
     let mut draws = Draws::new(1);
+    let lives: Vec<Live> = (0..1024).map(|i| pieces::live(0x10_0000 + i * 64).expect("memory")).collect();
     below(more, &mut || {
         for i in 0..count {
             let ptr = 0x10_0000 + (i as usize % 1024) * 64;
+            let live = lives[i as usize % lives.len()];
             match part {
                 "dormant" => {
                     black_box(prof::sample(&thread, None, 256, i, i, 1, Caller::UNKNOWN));
@@ -86,17 +88,17 @@ fn run(part: &str, count: u64) {
                 "walk-unwinder" => assert!(walk.by_unwinder() >= Some(DEPTH - 2)),
                 "context" => assert!(records.find()),
                 "table" => {
-                    assert!(records.record(ptr));
-                    assert!(records.remove(ptr));
+                    records.record(live);
+                    assert!(records.end(live));
                 }
                 "hooks" => {
                     hooks::jeprobe_hook_alloc(ptr, 256, 256, 0, 250);
                     hooks::jeprobe_hook_free(ptr, 256, 0);
                 }
                 "sample" => {
-                    let object = Object { ptr, home: 0, requested: 250, usable: 256 };
+                    let object = Object { live, requested: 250, usable: 256 };
                     assert!(prof::sample(&thread, Some(object), 256, i, i, 1, Caller::UNKNOWN).marked);
-                    assert!(prof::free(&thread, ptr, 0, 256));
+                    assert!(prof::free(&thread, live, 256));
                 }
                 _ => panic!("no part {part}"),
             }

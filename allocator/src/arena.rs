@@ -16,6 +16,7 @@ use crate::extent::{Extent, State};
 use crate::pages::{Fit, PageStats, Pages, Which};
 use crate::prim::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::quick;
+use crate::samplemap::SampleMap;
 use crate::sizeclass::{CACHED_MAX, LOOKUP, NBINS, SlabShape, index_of, size_of_index};
 use crate::slab;
 use crate::sync::mutex::Mutex;
@@ -270,10 +271,19 @@ impl Arena {
         done
     }
 
-    /// Says whether a large block is a live sample: `free` must look closer while it is.
-    pub(crate) fn set_sampled(extent: &'static Extent, sampled: bool) {
-        extent.set_sampled(sampled);
+    /// Makes a large block a live sample, whose record is in `map`: `free` must look closer while it is.
+    pub(crate) fn begin_sample(extent: &'static Extent, map: &'static SampleMap) {
+        extent.put_samples(map);
+        extent.set_sampled(true);
         Self::map_large(extent);
+    }
+
+    /// A large block is no live sample any more; the map of its record, if it was one.
+    pub(crate) fn end_sample(extent: &'static Extent) -> Option<&'static SampleMap> {
+        let map = extent.take_samples();
+        extent.set_sampled(false);
+        Self::map_large(extent);
+        map
     }
 
     fn fast_of(extent: &Extent) -> usize {
@@ -283,12 +293,20 @@ impl Arena {
 
     fn slab(&self, class: usize, shape: &SlabShape, sampled: bool) -> Option<&'static Extent> {
         let bytes = shape.slab_bytes as usize;
-        let extent = match self.resident(bytes) {
-            Some(extent) => extent,
-            None => self.alloc_pages(|pages| pages.alloc(bytes, sys::page_size(), Fit::Tight)).ok()?,
+        let map = if sampled { Some(SampleMap::of_slab(class)?) } else { None };
+        let got = self
+            .resident(bytes)
+            .or_else(|| self.alloc_pages(|pages| pages.alloc(bytes, sys::page_size(), Fit::Tight)).ok());
+        let Some(extent) = got else {
+            map.inspect(|map| map.end(class));
+            return None;
         };
         extent.set_use(class, true);
         extent.set_sampled(sampled);
+        extent.set_usable(0);
+        if let Some(map) = map {
+            extent.put_samples(map);
+        }
         slab::init(extent, shape);
         emap::set_slab(extent, if sampled { 0 } else { fast_offset(class) });
         Some(extent)
@@ -497,6 +515,9 @@ impl SlabSource for Arena {
 
     fn end_slab(&self, slab: &'static Extent) {
         slab.set_sampled(false);
+        if let Some(map) = slab.take_samples() {
+            map.end(slab.class());
+        }
         emap::clear_slab(slab);
         self.give_pages_back(slab);
     }

@@ -15,7 +15,7 @@
 //! The first cache line is all that finding, cutting and merging touch; the second is the bitmap of a slab:
 //!
 //! ```text
-//!   0 addr  8 bytes  16 arena  20 nfree  24 state class slab zeroed  28 sampled  32 links  56 usable  │ 64 free
+//!   0 addr  8 bytes  16 arena  20 nfree  24 state class slab zeroed  28 sampled  32 links  56 usable or samples  │ 64 free
 //! ```
 //!
 //! An extent is in one container at a time: a set's ring, a bin's heap, the pool or a purge's list. They share the links.
@@ -27,9 +27,10 @@
 
 use crate::ds::bitmap::Bitmap;
 use crate::ds::heap::HeapNode;
-use crate::ds::link::Link;
+use crate::ds::link::{Link, NumberOrLink};
 use crate::ds::list::ListNode;
 use crate::prim::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use crate::samplemap::SampleMap;
 
 /// What a run of pages is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,8 @@ pub(crate) struct Extent {
     zeroed: AtomicBool,
     sampled: AtomicBool,
     links: [Link<Extent>; 3],
-    usable: AtomicUsize,
+    /// Of a large block; or where its sample, or those of a slab of sampled blocks, are found.
+    usable: NumberOrLink<SampleMap>,
     pub(crate) free: Bitmap,
 }
 
@@ -99,7 +101,7 @@ impl Extent {
             zeroed: AtomicBool::new(false),
             sampled: AtomicBool::new(false),
             links: [const { Link::null() }; 3],
-            usable: AtomicUsize::new(0),
+            usable: NumberOrLink::zero(),
             free: Bitmap::new(),
         }
     }
@@ -137,11 +139,34 @@ impl Extent {
     /// Bytes of a large block that the client may use; the rest of the extent is reserve that was never touched for it.
     #[inline]
     pub(crate) fn usable(&self) -> usize {
-        self.usable.load(Ordering::Relaxed)
+        match self.usable.number() {
+            0 => self.usable.link().map_or(0, SampleMap::usable),
+            bytes => bytes,
+        }
     }
 
+    /// Of a block that is no live sample.
     pub(crate) fn set_usable(&self, bytes: usize) {
-        self.usable.store(bytes, Ordering::Relaxed);
+        self.usable.set_number(bytes);
+    }
+
+    /// Where live samples are found.
+    #[inline(always)]
+    pub(crate) fn samples(&self) -> Option<&'static SampleMap> {
+        self.usable.link()
+    }
+
+    /// Gives an extent its map. A large block keeps its usable bytes.
+    pub(crate) fn put_samples(&self, map: &'static SampleMap) {
+        map.set_usable(self.usable());
+        self.usable.set_link(map);
+    }
+
+    /// Takes the map away.
+    pub(crate) fn take_samples(&self) -> Option<&'static SampleMap> {
+        let map = self.samples()?;
+        self.usable.set_number(map.usable());
+        Some(map)
     }
 
     /// Address behind the last byte.

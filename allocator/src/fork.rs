@@ -12,6 +12,7 @@
 //! | Bin | every bin of every arena, by arena and class |
 //! | Pages | every arena's pages |
 //! | Chunks | chunks that arenas share |
+//! | `SampleMaps` | maps of sampled blocks |
 //! | Base | metadata |
 //!
 //! In the child the other threads are gone: their slots are retired (`thread::postfork_child`), blocks in their caches
@@ -23,6 +24,7 @@ use crate::base;
 use crate::epoch;
 use crate::pages;
 use crate::prof;
+use crate::samplemap;
 use crate::tcache::explicit;
 use crate::thread;
 
@@ -42,11 +44,13 @@ extern "C" fn prepare() {
     arenas::all().for_each(crate::arena::Arena::prefork_bins);
     arenas::all().for_each(crate::arena::Arena::prefork_pages);
     pages::prefork();
+    samplemap::prefork();
     base::prefork();
 }
 
 extern "C" fn parent() {
     base::postfork_parent();
+    samplemap::postfork_parent();
     pages::postfork_parent();
     arenas::all().for_each(crate::arena::Arena::postfork_parent);
     explicit::postfork_parent();
@@ -60,6 +64,7 @@ extern "C" fn parent() {
 extern "C" fn child() {
     epoch::postfork_child();
     base::postfork_child();
+    samplemap::postfork_child();
     pages::postfork_child();
     arenas::all().for_each(crate::arena::Arena::postfork_child);
     explicit::postfork_child();

@@ -54,9 +54,11 @@ pub(crate) mod ptr;
 #[cfg(not(loom))]
 pub(crate) mod quick;
 #[cfg(not(loom))]
+pub(crate) mod samplemap;
+#[cfg(not(loom))]
 pub mod sizeclass;
 #[cfg(not(loom))]
-pub(crate) mod slab;
+mod slab;
 #[cfg(not(loom))]
 pub mod stats;
 #[cfg(not(loom))]

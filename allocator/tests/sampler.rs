@@ -10,7 +10,7 @@ use std::process::Command;
 use jeprobe_abi::drops::Reason;
 use jeprobe_abi::unbias::{self, Written};
 use jeprobe_alloc::conf::Options;
-use jeprobe_alloc::prof::{self, Caller, DumpError, Object, ThreadProf};
+use jeprobe_alloc::prof::{self, Caller, DumpError, Live, Object, ThreadProf, pieces};
 
 const LG: u32 = 12;
 
@@ -20,13 +20,15 @@ struct Pretend {
     allocated: u64,
     next: u64,
     addr: usize,
+    /// Records of the samples by address.
+    lives: HashMap<usize, Live>,
 }
 
 impl Pretend {
     fn new() -> Pretend {
         let thread = ThreadProf::NEW;
         let next = prof::thread_init(&thread);
-        Pretend { thread, allocated: 0, next, addr: 0x1000_0000 }
+        Pretend { thread, allocated: 0, next, addr: 0x1000_0000, lives: HashMap::new() }
     }
 
     #[inline(never)]
@@ -34,9 +36,10 @@ impl Pretend {
         self.addr += size.next_multiple_of(16);
         self.allocated += size as u64;
         if self.allocated >= self.next {
+            let live = pieces::live(self.addr).expect("memory");
             let outcome = prof::sample(
                 &self.thread,
-                Some(Object { ptr: self.addr, home: 0, requested: size - 1, usable: size }),
+                Some(Object { live, requested: size - 1, usable: size }),
                 size,
                 self.allocated,
                 0,
@@ -44,12 +47,21 @@ impl Pretend {
                 Caller::UNKNOWN,
             );
             self.next = self.allocated + outcome.distance;
+            if outcome.marked {
+                self.lives.insert(self.addr, live);
+            } else {
+                pieces::recycle(live);
+            }
         }
         self.addr
     }
 
-    fn free(&self, addr: usize, size: usize) {
-        prof::free(&self.thread, addr, 0, size);
+    fn free(&mut self, addr: usize, size: usize) {
+        if let Some(live) = self.lives.remove(&addr) {
+            assert!(prof::free(&self.thread, live, size));
+            assert!(!prof::free(&self.thread, live, size));
+            pieces::recycle(live);
+        }
     }
 }
 

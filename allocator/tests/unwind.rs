@@ -10,7 +10,7 @@ use std::process::Command;
 
 use jeprobe_abi::drops::Reason;
 use jeprobe_alloc::conf::Options;
-use jeprobe_alloc::prof::{self, Caller, Object, ThreadProf};
+use jeprobe_alloc::prof::{self, Caller, Object, ThreadProf, pieces};
 
 type Callback = extern "C" fn(*mut c_void);
 type Chain = unsafe extern "C" fn(Callback, *mut c_void) -> c_int;
@@ -84,7 +84,7 @@ fn symbol_of(pc: usize) -> String {
 extern "C" fn take(data: *mut c_void) {
     // SAFETY: the chain passes on what `stack_of` gave it.
     let thread = unsafe { &*data.cast::<ThreadProf>() };
-    let object = Object { ptr: 0x4000_0000, home: 0, requested: 99, usable: 100 };
+    let object = Object { live: pieces::live(0x4000_0000).expect("memory"), requested: 99, usable: 100 };
     let outcome =
         prof::sample(thread, Some(object), 100, 0, 0, jeprobe_alloc::sys::clock_monotonic_ns(), Caller::UNKNOWN);
     assert!(outcome.marked);
@@ -98,7 +98,8 @@ fn stack_of(dir: &Path, run: impl FnOnce(*mut c_void)) -> Vec<String> {
     let path = dir.join("stack.heap");
     let c_path = CString::new(path.to_str().expect("text")).expect("path");
     prof::dump(Some(&c_path)).expect("dump");
-    prof::free(&thread, 0x4000_0000, 0, 100);
+    // No sample is left for the next stack.
+    prof::reset(None);
     prof::thread_exit(&thread, 0, 0);
     let text = std::fs::read_to_string(&path).expect("readable");
     let stacks: Vec<&str> = text.lines().filter(|line| line.starts_with('@')).collect();

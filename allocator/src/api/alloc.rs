@@ -14,12 +14,13 @@ use crate::ds::stack::Stack;
 use crate::emap;
 use crate::pages::Fit;
 use crate::prim::Ordering;
+use crate::prof::lives::{self, Live};
 use crate::prof::{self, Caller};
 use crate::sizeclass::{self, CACHED_MAX, GRANULE, LOOKUP_MAX, SMALL_MAX};
 use crate::stats;
 use crate::sys;
 use crate::tcache::cache::Cache;
-use crate::tcache::explicit;
+use crate::tcache::{explicit, shelves};
 use crate::thread::{self, Slot};
 
 use super::flags::{CacheChoice, Place};
@@ -130,14 +131,14 @@ fn sampled(size: usize, caller: Caller) -> Option<*mut u8> {
     if !slot.sample_comes(usable) || !slot.cache.is_open() || !prof::wanted(slot.prof()) {
         return None;
     }
-    let block = slot.cache.kept_for_sample(class)?;
+    let live = slot.cache.kept_for_sample(class)?;
     slot.count_alloc(usable);
     if slot.collect_due(usable) {
         collect(slot);
     }
-    sample(slot, block, size, usable, true, caller);
+    sample_here(slot, Some(prof::Object { live, requested: size, usable }), usable, caller);
     slot.settle_threshold();
-    Some(block)
+    Some(live.block())
 }
 
 /// A block above the stacks' sizes out of the thread's cache.
@@ -151,7 +152,7 @@ fn large_cached(size: usize, caller: Caller) -> Option<*mut u8> {
     // The lists of a closed cache are empty.
     let block = slot.cache.large.take(usable)?.addr();
     if slot.count_alloc(usable) {
-        event(slot, block, size, usable, false, caller);
+        event(slot, block, size, usable, None, caller);
     }
     Some(block)
 }
@@ -201,27 +202,23 @@ fn allocate_usable(
     let Some(arena) = arena_of(slot, place) else { return core::ptr::null_mut() };
     let cache = cache_of(slot, place);
     renew_distance(slot);
-    let mut block = None;
+    let mut live = None;
     if usable <= SMALL_MAX && slot.sample_comes(usable) && prof::wanted(slot.prof()) {
         let class = sizeclass::small_index(usable);
-        let region = match cache {
+        live = match cache {
             Some(cache) => cache.alloc_sampled(class, arena),
-            None => arena.alloc_sampled(class),
-        };
-        block = region.map(|block| Fresh { block, is_zero: false });
-    }
-    let sampled = block.is_some();
-    if block.is_none() {
-        block = if usable <= SMALL_MAX {
-            small(sizeclass::small_index(usable), cache, arena)
-        } else {
-            large(usable, align, cache, arena, fit)
+            None => shelves::alloc_one(class, arena),
         };
     }
+    let block = match live {
+        Some(live) => Some(Fresh { block: live.block(), is_zero: false }),
+        None if usable <= SMALL_MAX => small(sizeclass::small_index(usable), cache, arena),
+        None => large(usable, align, cache, arena, fit),
+    };
     let Some(Fresh { block, is_zero }) = block else { return core::ptr::null_mut() };
     fill_new(block, usable, zeroed, is_zero);
     if slot.count_alloc(usable) {
-        event(slot, block, size, usable, sampled, caller);
+        event(slot, block, size, usable, live, caller);
     }
     block
 }
@@ -303,23 +300,28 @@ pub(super) unsafe fn zero(block: *mut u8, bytes: usize) {
     unsafe { block.write_bytes(0, bytes) };
 }
 
-/// The thread's counter passed its threshold: collect, decay, sample. `sampled`: a small block that may be sampled, since
-/// its slab is off the fast path of `free`.
+/// The thread's counter passed its threshold: collect, decay, sample. `live`: the record of a small block that may be sampled,
+/// since its slab is off the fast path of `free`.
 #[cold]
 pub(super) fn event(
     slot: &'static Slot,
     block: *mut u8,
     requested: usize,
     usable: usize,
-    sampled: bool,
+    live: Option<Live>,
     caller: Caller,
 ) {
     if slot.collect_due(usable) {
         collect(slot);
         renew_distance(slot);
     }
-    if slot.sample_due() {
-        sample(slot, block, requested, usable, sampled || usable > SMALL_MAX, caller);
+    let small = live.map(|live| prof::Object { live, requested, usable });
+    if !slot.sample_due() {
+        small.inspect(prof::leave);
+    } else if usable > SMALL_MAX {
+        sample_large(slot, block, requested, usable, caller);
+    } else {
+        sample(slot, small, usable, caller);
     }
     slot.settle_threshold();
 }
@@ -347,21 +349,34 @@ fn collect(slot: &'static Slot) {
     }
 }
 
-/// The sample point is reached. `may`: the block may be a sample.
+/// The sample point is reached with a large block.
 #[inline(never)]
-fn sample(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, may: bool, caller: Caller) {
+fn sample_large(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, caller: Caller) {
+    let extent = if prof::wanted(slot.prof()) { emap::word(block.addr()).extent() } else { None };
+    let found = extent.zip(extent.and_then(|_| prof::take_map(slot.prof(), block)));
+    let live = found.and_then(|(_, map)| lives::live_of(map));
+    let marked = sample(slot, live.map(|live| prof::Object { live, requested, usable }), usable, caller);
+    match found {
+        Some((extent, map)) if marked => Arena::begin_sample(extent, map),
+        Some((_, map)) => prof::give_map(slot.prof(), map),
+        None => {}
+    }
+}
+
+/// As [`sample_here`], where it is seldom.
+#[inline(never)]
+fn sample(slot: &'static Slot, object: Option<prof::Object>, usable: usize, caller: Caller) -> bool {
+    sample_here(slot, object, usable, caller)
+}
+
+/// The sample point is reached. `object`: the block, if it may be a sample. True when it is one now.
+#[inline(always)]
+fn sample_here(slot: &'static Slot, object: Option<prof::Object>, usable: usize, caller: Caller) -> bool {
     let now_ns = sys::clock_recent_ns();
     let (allocated, deallocated) =
         (slot.allocated().load(Ordering::Relaxed), slot.deallocated().load(Ordering::Relaxed));
-    let extent = if may { emap::word(block.addr()).extent() } else { None };
-    let object = extent.map(|extent| prof::Object { ptr: block.addr(), home: extent.arena(), requested, usable });
     let outcome = prof::sample(slot.prof(), object, usable, allocated, deallocated, now_ns, caller);
-    if outcome.marked
-        && usable > SMALL_MAX
-        && let Some(extent) = extent
-    {
-        Arena::set_sampled(extent, true);
-    }
     slot.set_sample_distance(outcome.distance);
     stats::refresh_gauges(now_ns);
+    outcome.marked
 }

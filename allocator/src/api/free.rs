@@ -5,15 +5,18 @@
 
 use crate::arena::{self, Arena};
 use crate::arenas;
+use crate::bin;
 use crate::boot;
 use crate::conf::{self, Junk};
 use crate::emap;
 use crate::extent::{Extent, State};
 use crate::prim::Ordering;
 use crate::prof;
+use crate::prof::lives::{self, Live};
 use crate::ptr::{BlockPtr, UserPtr};
+use crate::samplemap::SampleMap;
 use crate::sizeclass::{self, CACHED_MAX, NCACHED};
-use crate::slab;
+use crate::slab::{self, SlabMisuse};
 use crate::tcache::cache::Cache;
 use crate::thread::{self, Slot};
 
@@ -46,70 +49,87 @@ pub unsafe fn free(ptr: *mut u8) {
 #[cold]
 #[inline(never)]
 fn free_slow(ptr: *mut u8) {
-    if free_cached_large(ptr) || ptr.is_null() || free_own(ptr) {
+    if let Some(extent) = emap::word(ptr.addr()).extent()
+        && (if extent.is_sampled() { free_own_sampled(ptr, extent) } else { free_own(ptr, extent) })
+    {
         return;
     }
     // SAFETY: S1 by the caller, `free`.
     unsafe { free_placed(ptr, Place::default()) };
 }
 
-/// Keeps a large block of the thread's own arena in the thread's cache; false when it is none, or the cache has enough.
+/// Frees a large block of the thread's own arena that is no sample, into the thread's cache or, when it is longer than those of
+/// the stacks and the cache does not keep it, into the arena; false when it is none.
 #[inline]
-fn free_cached_large(ptr: *mut u8) -> bool {
+fn free_own(ptr: *mut u8, extent: &'static Extent) -> bool {
     let slot = thread::slot();
-    let Some(extent) = emap::word(ptr.addr()).extent() else { return false };
     if !extent.is_plain_large() || extent.addr() != ptr {
         return false;
     }
     let Some(arena) = slot.arena().filter(|arena| arena.ind() == extent.arena()) else { return false };
     let usable = extent.usable();
     // A closed cache keeps nothing; so the slot is the thread's own below.
-    if !slot.cache.large.put(extent, arena) {
+    if !slot.cache.large.put(extent, arena)
+        && (!slot.cache.is_open() || !free_own_large(BlockPtr(ptr), extent, usable, arena))
+    {
         return false;
     }
     slot.count_free(usable);
     true
 }
 
-/// Frees a sampled small block, or a large block of the thread's own arena: into the thread's cache, or a large one into the
-/// arena when it is longer than those of the stacks and the cache does not keep it. False when it is none of these.
+/// Frees a block that is a sample, or lies among samples, into the thread's cache; false when the cache does not keep it.
 #[inline(always)]
-fn free_own(ptr: *mut u8) -> bool {
+fn free_own_sampled(ptr: *mut u8, extent: &'static Extent) -> bool {
     let slot = thread::slot();
     // Closed for threads without a slot.
     if !slot.cache.is_open() {
         return false;
     }
-    let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return false };
-    let Some(usable) = usable_of(block, extent) else { return false };
-    if extent.is_slab() {
-        if !extent.is_sampled() || !free_own_sampled(slot, block, extent, usable) {
-            return false;
-        }
-    } else {
-        let Some(arena) = slot.arena().filter(|arena| arena.ind() == extent.arena()) else { return false };
-        let sampled = extent.is_sampled();
-        end_sample(slot, block, extent, usable);
-        // Of one that is no sample the cache was asked before.
-        let kept = sampled && slot.cache.large.put(extent, arena);
-        if !kept && !free_own_large(block, extent, usable, arena) {
-            return false;
+    if !extent.is_slab() {
+        return free_own_large_sample(slot, ptr, extent);
+    }
+    let Some(live) = lives::find(ptr, extent) else { return false };
+    if !live.is_in_use() {
+        bin::report(BlockPtr(ptr), SlabMisuse::DoubleFree);
+        return true;
+    }
+    let class = extent.class();
+    let usable = sizeclass::size_of_index(class);
+    prof::free(slot.prof(), live, usable);
+    live.rest();
+    slot.count_free(usable);
+    slot.cache.free_sampled(class, live) || free_sampled_slow(slot, live, extent)
+}
+
+/// Frees the region of a block that was sampled when its shelf is full, or there is none; always true.
+#[cold]
+#[inline(never)]
+fn free_sampled_slow(slot: &'static Slot, live: Live, extent: &'static Extent) -> bool {
+    if let Some(arena) = slot.arena() {
+        slot.cache.make_room(extent.class(), arena);
+    }
+    if !slot.cache.free_sampled(extent.class(), live) {
+        let block = lives::unbind(live);
+        if let Some(owner) = arenas::get(extent.arena()) {
+            owner.free_small(extent, BlockPtr(block));
         }
     }
-    slot.count_free(usable);
     true
 }
 
-#[inline(always)]
-fn free_own_sampled(slot: &'static Slot, block: BlockPtr, extent: &'static Extent, usable: usize) -> bool {
-    // A block that is no sample may have been freed before: left to the bin, which knows.
-    if !prof::free(slot.prof(), block.addr(), extent.arena(), usable) {
+#[inline(never)]
+fn free_own_large_sample(slot: &'static Slot, ptr: *mut u8, extent: &'static Extent) -> bool {
+    let Some(arena) = slot.arena().filter(|arena| arena.ind() == extent.arena()) else { return false };
+    if !extent.is_active() || extent.addr() != ptr {
         return false;
     }
-    let kept = slot.arena().is_some_and(|arena| slot.cache.free_sampled(extent.class(), block, arena));
-    if !kept && let Some(owner) = arenas::get(extent.arena()) {
-        owner.free_small(extent, block);
+    let (block, usable) = (BlockPtr(ptr), extent.usable());
+    end_sample(slot, block, extent, usable);
+    if !slot.cache.large.put(extent, arena) && !free_own_large(block, extent, usable, arena) {
+        return false;
     }
+    slot.count_free(usable);
     true
 }
 
@@ -158,10 +178,22 @@ pub(super) fn end_sample(slot: &Slot, block: BlockPtr, extent: &'static Extent, 
 #[cold]
 #[inline(never)]
 fn end_sample_slow(slot: &Slot, block: BlockPtr, extent: &'static Extent, usable: usize) {
-    prof::free(slot.prof(), block.addr(), extent.arena(), usable);
-    if !extent.is_slab() {
-        Arena::set_sampled(extent, false);
+    if extent.is_slab() {
+        if let Some(live) = lives::find(block.0, extent) {
+            prof::free(slot.prof(), live, usable);
+            lives::unbind(live);
+        }
+    } else if let Some(map) = Arena::end_sample(extent) {
+        end_large_sample(slot, map, usable);
     }
+}
+
+/// A large block of `usable` bytes is no sample any more, whose map was taken.
+pub(super) fn end_large_sample(slot: &Slot, map: &'static SampleMap, usable: usize) {
+    if let Some(live) = lives::live_of(map) {
+        prof::free(slot.prof(), live, usable);
+    }
+    prof::give_map(slot.prof(), map);
 }
 
 /// Hands a block to the cache or to its arena.
@@ -200,6 +232,10 @@ pub(super) fn usable_of(block: BlockPtr, extent: &'static Extent) -> Option<usiz
     if extent.is_slab() {
         let shape = sizeclass::slab_shape(extent.class());
         slab::region_of(extent, &shape, block)?;
+        // Of blocks among samples it is known which are in use.
+        if extent.is_sampled() && !lives::find(block.0, extent).is_some_and(Live::is_in_use) {
+            return None;
+        }
         return Some(shape.size as usize);
     }
     (extent.addr() == block.0).then(|| extent.usable())

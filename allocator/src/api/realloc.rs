@@ -7,6 +7,7 @@
 //! | large | larger | the free extent behind is taken, if there is one, and no dirty run has room for the whole block |
 //! | any | otherwise | allocate, copy, free |
 
+use crate::arena::Arena;
 use crate::arenas;
 use crate::emap;
 use crate::extent::Extent;
@@ -20,7 +21,7 @@ use crate::thread;
 use super::alloc::{allocate_fit, event, malloc_cached, stack_at, stack_for, zero};
 use super::flags::Place;
 use super::foreign;
-use super::free::{end_sample, free, free_placed, slot, usable_of};
+use super::free::{end_large_sample, free, free_placed, slot, usable_of};
 
 /// `realloc` for a block that is not null and a size that is not 0; null when it failed and the block is unchanged.
 ///
@@ -125,14 +126,20 @@ fn resize_large(block: BlockPtr, extent: &'static Extent, requested: usize, new:
         return false;
     }
     let Some(owner) = arenas::get(extent.arena()) else { return false };
-    if !owner.resize_large(extent, new, may_move) {
+    let map = if extent.is_sampled() { Arena::end_sample(extent) } else { None };
+    let resized = owner.resize_large(extent, new, may_move);
+    match map {
+        Some(map) if !resized => Arena::begin_sample(extent, map),
+        Some(map) => end_large_sample(slot(), map, old),
+        None => {}
+    }
+    if !resized {
         return false;
     }
     let slot = slot();
-    end_sample(slot, block, extent, old);
     slot.count_free(old);
     if slot.count_alloc(new) {
-        event(slot, block.0, requested, new, false, Caller::UNKNOWN);
+        event(slot, block.0, requested, new, None, Caller::UNKNOWN);
     }
     true
 }

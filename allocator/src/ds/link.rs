@@ -47,6 +47,49 @@ fn as_ptr<T>(node: Option<&'static T>) -> *mut T {
     node.map_or(core::ptr::null_mut(), |node| core::ptr::from_ref(node).cast_mut())
 }
 
+/// An even number, or a node that lives for ever. The owner of the word alone reads and changes it, or someone whom the owner
+/// handed it to.
+pub(crate) struct NumberOrLink<T: 'static>(AtomicPtr<T>);
+
+impl<T: Sync + 'static> NumberOrLink<T> {
+    /// Zero.
+    pub(crate) const fn zero() -> NumberOrLink<T> {
+        const { assert!(align_of::<T>() > 1) };
+        NumberOrLink(AtomicPtr::new(core::ptr::null_mut()))
+    }
+
+    /// The number; 0 while it is a link.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> usize {
+        let word = self.0.load(Ordering::Relaxed).addr();
+        if word & 1 == 0 { word } else { 0 }
+    }
+
+    /// Makes it a number, whose lowest bit is lost.
+    #[inline(always)]
+    pub(crate) fn set_number(&self, number: usize) {
+        debug_assert!(number & 1 == 0);
+        self.0.store(core::ptr::without_provenance_mut(number & !1), Ordering::Relaxed);
+    }
+
+    /// The node; `None` while it is a number.
+    #[inline(always)]
+    pub(crate) fn link(&self) -> Option<&'static T> {
+        let word = self.0.load(Ordering::Relaxed);
+        if word.addr() & 1 == 0 {
+            return None;
+        }
+        // SAFETY: only `set_link` stores odd words: a `&'static T` and one.
+        unsafe { word.map_addr(|addr| addr - 1).as_ref() }
+    }
+
+    /// Makes it a link.
+    #[inline(always)]
+    pub(crate) fn set_link(&self, node: &'static T) {
+        self.0.store(core::ptr::from_ref(node).cast_mut().map_addr(|addr| addr + 1), Ordering::Relaxed);
+    }
+}
+
 /// A slice that lives for ever, empty until it is set by the owner.
 pub(crate) struct Slice<T: 'static> {
     first: AtomicPtr<T>,
@@ -66,6 +109,18 @@ impl<T: Sync + 'static> Slice<T> {
         self.len.store(slice.len(), Ordering::Release);
     }
 
+    /// One value; `None` beyond the end.
+    #[inline(always)]
+    pub(crate) fn at(&self, index: usize) -> Option<&'static T> {
+        if index >= self.len.load(Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: as in `get`: the pointer was stored before the length, which is that of a slice.
+        let value = unsafe { self.first.load(Ordering::Relaxed).add(index) };
+        // SAFETY: one of the values of the slice.
+        Some(unsafe { &*value })
+    }
+
     /// The slice.
     pub(crate) fn get(&self) -> &'static [T] {
         let len = self.len.load(Ordering::Acquire);
@@ -81,4 +136,22 @@ impl<T: Sync + 'static> Slice<T> {
 #[inline(always)]
 pub(crate) fn same<T>(a: &T, b: &T) -> bool {
     core::ptr::eq(a, b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_a_number_or_a_link_and_never_both() {
+        static NODE: u64 = 7;
+        let word = NumberOrLink::<u64>::zero();
+        assert_eq!((word.number(), word.link()), (0, None));
+        word.set_number(4096);
+        assert_eq!((word.number(), word.link()), (4096, None));
+        word.set_link(&NODE);
+        assert_eq!((word.number(), word.link()), (0, Some(&NODE)));
+        word.set_number(2);
+        assert_eq!((word.number(), word.link()), (2, None));
+    }
 }

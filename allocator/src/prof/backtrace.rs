@@ -102,10 +102,9 @@ impl Words for StackWords {
     }
 }
 
-/// Where a walk begins that is made for `caller`.
-#[inline(always)]
+/// Where a walk begins that is made for `caller`: in the program, if it is known where, else here.
 pub(crate) fn start(caller: Caller) -> Start {
-    Start::new(caller, here(), &own_text())
+    if walker::is_in_program(caller.0.pc) { Start::program(caller.0) } else { Start::inside(here()) }
 }
 
 /// Frames of a stack that are kept.
@@ -114,19 +113,40 @@ fn max_frames() -> usize {
     (jeprobe_root.max_frames.load(Ordering::Relaxed) as usize).clamp(1, MAX_FRAMES)
 }
 
-/// The counts of the stack on which `start` stands, when it is one that `trace` keeps (`Trace::keep`).
+/// The counts of the stack that `caller` called the allocator on, when it is one that `trace` keeps (`Trace::keep`).
 #[inline(always)]
-pub(crate) fn recall(trace: &mut Trace, stack: Stack, start: Start, now_ns: u64) -> Option<Recalled> {
-    let sp = start.at.sp;
-    if now_ns >= walker::routine_refresh_ns() || !(stack.low..stack.high).contains(&sp) {
+pub(crate) fn recall(trace: &mut Trace, stack: Stack, caller: Caller, now_ns: u64) -> Option<Recalled> {
+    if now_ns >= walker::routine_refresh_ns() {
+        return None;
+    }
+    if !walker::is_in_program(caller.0.pc) {
+        return recall_inside(trace, stack);
+    }
+    let sp = caller.0.sp;
+    if !(stack.low..stack.high).contains(&sp) {
         return None;
     }
     let words = StackWords::new(sp, stack.high);
-    let generation = generation()?;
-    let own = own_text();
-    let recalled = trace.recall(start, stack.high, generation, max_frames(), &words, |pc| own.contains(&pc))?;
+    let recalled = trace.recall(caller.0, stack.high, generation()?, &words)?;
     #[cfg(debug_assertions)]
-    compare_recalled(recalled, generation, if start.in_program { here() } else { start.at }, stack.high);
+    compare_recalled(recalled, here(), stack.high);
+    Some(recalled)
+}
+
+/// As [`recall`], for an entry point of the allocator that does not know its caller.
+#[inline(never)]
+fn recall_inside(trace: &mut Trace, stack: Stack) -> Option<Recalled> {
+    let first = here();
+    if !(stack.low..stack.high).contains(&first.sp) {
+        return None;
+    }
+    let words = StackWords::new(first.sp, stack.high);
+    let own = own_text();
+    let generation = generation()?;
+    let program = trace.program(first, generation, &words, |pc| own.contains(&pc))?;
+    let recalled = trace.recall(program, stack.high, generation, &words)?;
+    #[cfg(debug_assertions)]
+    compare_recalled(recalled, first, stack.high);
     Some(recalled)
 }
 
@@ -301,11 +321,12 @@ fn compare(trace: &Trace, found: Walked, first: Registers, high: u64, max: usize
     }
 }
 
-/// The same for a stack that was recalled by the rules of `before`.
+/// The same for a stack that was recalled.
 #[cfg(debug_assertions)]
-fn compare_recalled(recalled: Recalled, before: u64, first: Registers, high: u64) {
+fn compare_recalled(recalled: Recalled, first: Registers, high: u64) {
+    let before = generation();
     let Some((frames, truncated)) = frames_by_tables(first, high, max_frames()) else { return };
-    if generation() == Some(before) {
+    if generation() == before {
         let kept = recalled.tctx.context.get().map(|context| context.frames().to_vec());
         assert_eq!((kept, recalled.truncated), (Some(frames), truncated), "recalled stack against one by tables");
     }

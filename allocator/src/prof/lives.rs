@@ -1,192 +1,255 @@
-//! Live samples by address: hash chains in shards, each with a lock (`ProfLives`), one of which is held at a time. Blocks
-//! of an arena go to a few shards of their own, so that threads of other arenas, on other processors, do not wait for
-//! these locks and lines.
+//! Records of live samples: who has which, and where one is found by its block.
 //!
 //! ```text
-//!  Shard ─► Buckets { heads: [_; 2^n], at most as many samples } ─► LiveCell ─► …      freed cells wait in the shard
+//!  block ─► page map ─► Extent ─► SampleMap ─► place of the region ─► LiveCell ─► block
+//!
+//!  cell    waits in POOLS ── bind ─► belongs to a region, whether in use or on a shelf ── unbind ─► waits
 //! ```
 //!
-//! I-LIVES-1: chains, cells and the free list of a shard change under its lock; what a chain leads to is a sample of a block
-//! that someone owns, so the owner alone takes it out.
+//! A region for sampled blocks that a thread keeps on a shelf has its record already, so neither a sample nor its end looks
+//! anything up or takes a lock. Cells wait by arena, as the regions do, so that what one thread allocates and another frees
+//! comes back.
+//!
+//! I-LIVES-1: a cell is changed by the owner of its block, and by nobody else but for its state: from `LIVE_SET` it is moved
+//! on by one exchange, of the owner who frees the block, or of `table::clear`, for which the owner waits. I-LIVES-2: a cell
+//! that is bound is in the place of its block, and `usable_bytes` is 0 exactly while the block is not in use. So a block that
+//! is freed twice is known at once.
 #![forbid(unsafe_code)]
 
-use crate::prim::{AtomicU32, AtomicU64, Ordering};
+use crate::prim::{AtomicPtr, AtomicU32, AtomicU64, Ordering, spin_loop};
+use core::cell::Cell;
 
-use jeprobe_abi::root::{KIND_LIVE, LIVE_FREE};
+use jeprobe_abi::root::{KIND_LIVE, LIVE_BUSY, LIVE_FREE};
 
-use super::records::{Appender, Link, LiveCell, Ptr, alloc_blank, alloc_value, jeprobe_root};
-use crate::sync::mutex::{Guard, Mutex};
+use super::records::{Appender, Link, LiveCell, Ptr, jeprobe_root};
+use crate::emap;
+use crate::extent::Extent;
+use crate::samplemap::{Place, SampleMap};
+use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
+use crate::sys;
 
-/// Groups of shards; arenas beyond their number share them.
+/// Pools; arenas beyond their number share them.
 const HOMES: usize = 32;
-/// Shards of a group, for the threads of one arena.
-const LG_SHARDS: u32 = 2;
-const SHARDS: usize = HOMES << LG_SHARDS;
-/// Buckets of a shard's first table, 64 bytes, and its first segment, of seven samples.
-const FIRST_BUCKETS: usize = 8;
+/// The first segment of a pool, of seven records.
 const FIRST_SEGMENT_BYTES: usize = 512;
+/// Maps for large blocks that a thread keeps; half of them go on when there are more.
+const KEPT_MAPS: u32 = 16;
 
 #[repr(align(64))]
-pub(super) struct Shard {
-    buckets: Link<Buckets>,
-    pub(super) lock: Mutex<ShardState>,
-}
+struct Pool(Mutex<Waiting>);
 
-/// The number of heads is a power of two, never 0.
-pub(super) struct Buckets {
-    heads: &'static [Link<LiveCell>],
-}
-
-pub(super) struct ShardState {
+struct Waiting {
     records: Appender,
     free: Option<Ptr<LiveCell>>,
-    pub(super) live: usize,
 }
 
-static LIVES: [Shard; SHARDS] = [const {
-    Shard {
-        buckets: Link::none(),
-        lock: Mutex::new(
-            Rank::ProfLives,
-            ShardState { records: Appender::new(KIND_LIVE, FIRST_SEGMENT_BYTES), free: None, live: 0 },
-        ),
-    }
-}; SHARDS];
+static POOLS: [Pool; HOMES] = [const {
+    Pool(Mutex::new(Rank::ProfLives, Waiting { records: Appender::new(KIND_LIVE, FIRST_SEGMENT_BYTES), free: None }))
+}; HOMES];
 
-/// Shard and bucket hash of a block of the arena `home`. Blocks are at least 8 bytes apart.
-#[inline]
-pub(super) fn place(ptr: usize, home: u32) -> (&'static Shard, usize) {
-    let hash = spread(ptr);
-    let within = (hash >> (64 - LG_SHARDS)) as usize % (1 << LG_SHARDS);
-    let shard = &LIVES[((home as usize % HOMES) << LG_SHARDS) + within];
-    (shard, bucket(hash))
-}
+/// Maps of large blocks, each with its record, that no thread keeps.
+static MAPS: Mutex<Option<&'static SampleMap>> = Mutex::new(Rank::ProfLives, None);
 
-fn spread(ptr: usize) -> u64 {
-    ((ptr >> 3) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
+/// The record of a block that may become a sample, or is one. The block's owner has it.
+#[derive(Clone, Copy)]
+pub struct Live(pub(super) Ptr<LiveCell>);
 
-fn bucket(hash: u64) -> usize {
-    (hash >> 20) as usize
-}
-
-/// Fetches what a sample of `ptr` will change, ahead of the time: nothing waits for these loads.
-#[inline]
-pub(super) fn fetch(ptr: usize, home: u32) {
-    let (shard, hash) = place(ptr, home);
-    if let Some(buckets) = shard.buckets.get() {
-        let _ = buckets.head(hash).get();
-    }
-}
-
-/// Takes every sample out of its chain, one shard at a time, and hands it to `each` before its cell is used again.
-pub(super) fn clear(mut each: impl FnMut(Ptr<LiveCell>)) {
-    for shard in &LIVES {
-        let mut state = shard.lock.lock();
-        let Some(buckets) = shard.buckets.get() else { continue };
-        for head in buckets.heads {
-            while let Some(live) = head.get() {
-                head.set(live.next.get());
-                each(live);
-                state.recycle(live);
-                state.live -= 1;
-            }
-        }
-    }
-}
-
-/// Live samples, summed over the shards at slightly different moments.
-#[cfg(test)]
-pub(super) fn count() -> usize {
-    LIVES.iter().map(|shard| shard.lock.lock().live).sum()
-}
-
-impl Shard {
-    /// Takes the sample of `ptr` out of its chain.
+impl Live {
+    /// The block.
     #[inline(always)]
-    pub(super) fn unlink(&self, state: &mut Guard<'_, ShardState>, hash: usize, ptr: usize) -> Option<Ptr<LiveCell>> {
-        let buckets = self.buckets.get()?;
-        let head = buckets.head(hash);
-        let mut before: Option<Ptr<LiveCell>> = None;
-        let mut next = head.get();
-        while let Some(live) = next {
-            if live.ptr.load(Ordering::Relaxed) == ptr as u64 {
-                match before {
-                    None => head.set(live.next.get()),
-                    Some(before) => before.next.set(live.next.get()),
-                }
-                state.live -= 1;
-                return Some(live);
-            }
-            before = next;
-            next = live.next.get();
-        }
-        None
+    pub fn block(self) -> *mut u8 {
+        // Relaxed, in this file: the owner's.
+        self.0.ptr.load(Ordering::Relaxed)
     }
 
-    /// The chain for a new sample, after making room for it.
+    /// The block is in use, but no sample.
+    pub(crate) fn leave(self, usable: usize) {
+        self.0.usable_bytes.store(usable as u64, Ordering::Relaxed);
+    }
+
+    /// The block is not in use any more; it may be used again.
     #[inline(always)]
-    pub(super) fn head_for_insert(
-        &self,
-        state: &mut Guard<'_, ShardState>,
-        hash: usize,
-    ) -> Option<&'static Link<LiveCell>> {
-        if let Some(buckets) = self.buckets.get()
-            && state.live < buckets.heads.len()
-        {
-            return Some(buckets.head(hash));
-        }
-        self.grow(hash)
+    pub(crate) fn rest(self) {
+        self.0.usable_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Makes twice as many chains; that for `hash`. Caller holds the lock.
-    #[cold]
-    #[inline(never)]
-    fn grow(&self, hash: usize) -> Option<&'static Link<LiveCell>> {
-        let old = self.buckets.get();
-        let count = old.map_or(FIRST_BUCKETS, |old| old.heads.len() * 2);
-        let grown = alloc_blank(count).and_then(|heads| alloc_value(Buckets { heads }));
-        let Some(new) = grown else {
-            // Longer chains are better than a lost sample.
-            return old.map(|old| old.head(hash));
+    /// False for a block that was freed already.
+    #[inline(always)]
+    pub(crate) fn is_in_use(self) -> bool {
+        self.0.usable_bytes.load(Ordering::Relaxed) != 0
+    }
+
+    /// Binds a record to no place, for an object that lies in no extent of ours; `None` without memory.
+    pub(super) fn apart(ptr: *mut u8) -> Option<Live> {
+        let cell = pool(0).lock().take()?;
+        cell.ptr.store(ptr, Ordering::Relaxed);
+        Some(Live(cell))
+    }
+
+    /// Gives such a record back.
+    pub(super) fn recycle(self) {
+        pool(0).lock().recycle(self.0);
+    }
+}
+
+/// Where a thread keeps the record of a region.
+pub(crate) struct Record(Link<LiveCell>);
+
+impl Record {
+    pub(crate) const fn none() -> Record {
+        Record(Link::none())
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Option<Live> {
+        self.0.get().map(Live)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, live: Live) {
+        self.0.set(Some(live.0));
+    }
+
+    pub(crate) fn copy(&self, from: &Record) {
+        self.0.set(from.0.get());
+    }
+}
+
+fn pool(home: u32) -> &'static Mutex<Waiting> {
+    &POOLS[home as usize % HOMES].0
+}
+
+/// The place of a small block in a slab of sampled blocks, and the index of its arena.
+fn place_of(block: *mut u8) -> Option<(&'static Place, u32)> {
+    let extent = emap::word(block.addr()).extent()?;
+    let offset = block.addr().wrapping_sub(extent.addr().addr());
+    Some((extent.samples()?.place_at(offset)?, extent.arena()))
+}
+
+/// Gives a region of a slab of sampled blocks, which the caller owns, its record; `None` without memory.
+pub(crate) fn bind(block: *mut u8) -> Option<Live> {
+    let (place, home) = place_of(block)?;
+    let cell = match place.get() {
+        Some(cell) => cell,
+        None => pool(home).lock().take()?,
+    };
+    cell.ptr.store(block, Ordering::Relaxed);
+    place.set(Some(cell));
+    Some(Live(cell))
+}
+
+/// The record of a small block in a slab, if it has one.
+#[inline(always)]
+pub(crate) fn find(block: *mut u8, slab: &Extent) -> Option<Live> {
+    let offset = block.addr().wrapping_sub(slab.addr().addr());
+    slab.samples()?.place_at(offset)?.get().map(Live)
+}
+
+/// Takes its record from a region that is not in use; the region, of which the record says nothing any more.
+pub(crate) fn unbind(live: Live) -> *mut u8 {
+    let block = live.block();
+    if let Some((place, home)) = place_of(block) {
+        live.rest();
+        place.set(None);
+        pool(home).lock().recycle(live.0);
+    }
+    block
+}
+
+/// Waits while `table::clear` is at a cell.
+#[cold]
+#[inline(never)]
+pub(super) fn wait_for_clear(cell: Ptr<LiveCell>) {
+    let mut looks = 0_u32;
+    while cell.state.load(Ordering::Acquire) == LIVE_BUSY {
+        looks += 1;
+        // It may have lost its processor.
+        if looks.is_multiple_of(1000) {
+            sys::sleep_ns(10_000);
+        }
+        spin_loop();
+    }
+}
+
+/// Maps of large blocks that a thread keeps, each with its record.
+pub(super) struct KeptMaps {
+    first: Cell<Option<&'static SampleMap>>,
+    count: Cell<u32>,
+}
+
+impl KeptMaps {
+    #[expect(clippy::declare_interior_mutable_const, reason = "an initial value, copied into each thread's slot")]
+    pub(super) const NONE: KeptMaps = KeptMaps { first: Cell::new(None), count: Cell::new(0) };
+
+    /// A map whose record is that of `block`; `None` without memory.
+    pub(super) fn take(&self, block: *mut u8) -> Option<&'static SampleMap> {
+        let map = match self.first.get() {
+            Some(map) => {
+                self.first.set(map.next.get());
+                self.count.set(self.count.get() - 1);
+                map
+            }
+            None => fresh_map()?,
         };
-        for head in old.iter().flat_map(|old| old.heads) {
-            while let Some(live) = head.get() {
-                head.set(live.next.get());
-                let to = new.head(bucket(spread(live.ptr.load(Ordering::Relaxed) as usize)));
-                live.next.set(to.get());
-                to.set(Some(live));
-            }
-        }
-        self.buckets.set(Some(new));
-        Some(new.head(hash))
+        live_of(map)?.0.ptr.store(block, Ordering::Relaxed);
+        Some(map)
     }
-}
 
-impl Ptr<Buckets> {
-    fn head(self, hash: usize) -> &'static Link<LiveCell> {
-        let heads = self.heads;
-        // The remainder, without a division.
-        &heads[hash & (heads.len() - 1)]
-    }
-}
-
-impl ShardState {
-    #[inline(always)]
-    pub(super) fn take(&mut self) -> Option<Ptr<LiveCell>> {
-        if let Some(live) = self.free {
-            self.free = live.next.get();
-            return Some(live);
+    /// Keeps a map whose record is free.
+    pub(super) fn give(&self, map: &'static SampleMap) {
+        if self.count.get() == KEPT_MAPS {
+            self.pass_on(KEPT_MAPS / 2);
         }
-        self.make()
+        map.next.set(self.first.get());
+        self.first.set(Some(map));
+        self.count.set(self.count.get() + 1);
     }
 
     #[cold]
     #[inline(never)]
-    fn make(&mut self) -> Option<Ptr<LiveCell>> {
+    fn pass_on(&self, count: u32) {
+        let mut others = MAPS.lock();
+        for _ in 0..count {
+            let Some(map) = self.first.get() else { break };
+            self.first.set(map.next.get());
+            self.count.set(self.count.get() - 1);
+            map.next.set(*others);
+            *others = Some(map);
+        }
+    }
+}
+
+/// The record of the large block that has `map`.
+#[inline(always)]
+pub(crate) fn live_of(map: &SampleMap) -> Option<Live> {
+    map.first()?.get().map(Live)
+}
+
+#[cold]
+#[inline(never)]
+fn fresh_map() -> Option<&'static SampleMap> {
+    let waiting = {
+        let mut others = MAPS.lock();
+        others.inspect(|map| *others = map.next.get())
+    };
+    waiting.or_else(|| {
+        let cell = pool(0).lock().take()?;
+        let map = SampleMap::of_block()?;
+        map.first()?.set(Some(cell));
+        Some(map)
+    })
+}
+
+impl Waiting {
+    fn take(&mut self) -> Option<Ptr<LiveCell>> {
+        if let Some(cell) = self.free {
+            self.free = cell.next.get();
+            cell.next.set(None);
+            return Some(cell);
+        }
         let blank = LiveCell {
-            ptr: AtomicU64::new(0),
+            ptr: AtomicPtr::new(core::ptr::null_mut()),
             usable_bytes: AtomicU64::new(0),
             requested_bytes: AtomicU64::new(0),
             weight_bytes: AtomicU64::new(0),
@@ -199,28 +262,29 @@ impl ShardState {
         self.records.append(&jeprobe_root.lives, blank, 0, core::iter::empty())
     }
 
-    #[inline(always)]
-    pub(super) fn recycle(&mut self, live: Ptr<LiveCell>) {
-        live.state.store(LIVE_FREE, Ordering::Release);
-        live.next.set(self.free);
-        self.free = Some(live);
+    fn recycle(&mut self, cell: Ptr<LiveCell>) {
+        cell.next.set(self.free);
+        self.free = Some(cell);
     }
 }
 
 pub(super) fn prefork() {
-    for shard in &LIVES {
-        shard.lock.lock_for_fork();
+    for pool in &POOLS {
+        pool.0.lock_for_fork();
     }
+    MAPS.lock_for_fork();
 }
 
 pub(super) fn postfork_parent() {
-    for shard in &LIVES {
-        shard.lock.unlock_for_fork();
+    MAPS.unlock_for_fork();
+    for pool in &POOLS {
+        pool.0.unlock_for_fork();
     }
 }
 
 pub(super) fn postfork_child() {
-    for shard in &LIVES {
-        shard.lock.reset_in_child();
+    MAPS.reset_in_child();
+    for pool in &POOLS {
+        pool.0.reset_in_child();
     }
 }

@@ -7,7 +7,7 @@ mod exit;
 mod familiar;
 pub mod hooks;
 mod index;
-mod lives;
+pub(crate) mod lives;
 #[cfg(test)]
 mod machine;
 mod maps;
@@ -15,7 +15,7 @@ mod modules;
 #[doc(hidden)]
 pub mod pieces;
 mod recorder;
-mod records;
+pub(crate) mod records;
 mod rule;
 mod sampler;
 mod table;
@@ -25,11 +25,13 @@ mod walker;
 mod way;
 
 pub use self::dump::DumpError;
+pub use self::lives::Live;
 pub use self::recorder::{
-    NameError, Object, Outcome, ThreadProf, active, boot, dump, free, interval_bytes, lg_sample, postfork_child,
+    NameError, Object, Outcome, ThreadProf, active, boot, dump, free, interval_bytes, leave, lg_sample, postfork_child,
     postfork_parent, prefork, redraw, reset, sample, serve_requests, set_active, set_gauges, set_prefix,
     set_thread_active, set_thread_active_init, set_thread_name, thread_active, thread_active_init, thread_exit,
     thread_init, thread_name, wanted,
 };
+pub(crate) use self::recorder::{give_map, take_map};
 pub use self::records::{RootCell, jeprobe_root};
 pub use self::way::Caller;

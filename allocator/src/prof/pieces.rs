@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 use jeprobe_abi::logic::hash_frames;
 
 use super::backtrace::{self, Stack};
+use super::lives::Live;
 use super::records::{ContextCell, Ptr, TctxCell, ThreadCell};
 use super::sampler::{Sampler, Weights};
 use super::table::{self, Frames, Sample};
@@ -72,23 +73,27 @@ impl Records {
         table::context(&stack(&self.frames), false).is_some_and(|(context, new)| !new && context.same(self.context))
     }
 
-    /// Records a sample of `ptr` in a known stack.
-    pub fn record(&self, ptr: usize) -> bool {
-        let sample = Sample {
-            ptr,
-            home: 0,
-            usable_bytes: 256,
-            requested_bytes: 250,
-            weight: self.weights.weight(256, 19),
-            time_ns: 1,
-        };
-        table::record(self.thread, self.tctx, &sample)
+    /// Records a sample in a known stack.
+    pub fn record(&self, live: Live) {
+        let sample =
+            Sample { live, usable_bytes: 256, requested_bytes: 250, weight: self.weights.weight(256, 19), time_ns: 1 };
+        table::record(self.thread, self.tctx, &sample);
     }
 
     /// Forgets it again; false when there was none.
-    pub fn remove(&self, ptr: usize) -> bool {
-        table::remove(ptr, 0, Some(self.thread), |usable, bytes| self.weights.known(usable, bytes)).is_some()
+    pub fn end(&self, live: Live) -> bool {
+        table::end(live, Some(self.thread), |usable, bytes| self.weights.known(usable, bytes)).is_some()
     }
+}
+
+/// A record for an object that is none of the allocator's; `None` without memory.
+pub fn live(ptr: usize) -> Option<Live> {
+    Live::apart(core::ptr::without_provenance_mut(ptr))
+}
+
+/// Gives such a record back.
+pub fn recycle(live: Live) {
+    live.recycle();
 }
 
 fn stack(frames: &[u64]) -> Frames<impl Iterator<Item = u64> + Clone> {

@@ -5,7 +5,7 @@
 //!                                      ├─ table     (frames → context, live sample)   read from outside through root
 //!                                      ├─ hooks     (tracer attached?)
 //!                                      └─ dump      (interval, request)
-//!  core ─ free in a marked slab ─► free ─► table, hooks
+//!  core ─ free of a block that has a record ─► free ─► table, hooks
 //! ```
 //!
 //! Whether a sample point does anything is decided by `prof_active` in the root, by the thread's own switch and by the
@@ -37,14 +37,16 @@ use jeprobe_abi::unbias;
 
 use super::backtrace::{self, Stack};
 use super::dump::{self, DumpError, Kind};
+use super::lives::{KeptMaps, Live};
 use super::records::{ContextCell, Ptr, TctxCell, ThreadCell, jeprobe_root};
 use super::rule::Registers;
 use super::sampler::{Sampler, Weights};
 use super::table::{self, Frames, Sample};
 use super::trace::Trace;
 use super::way::{Caller, Start};
-use super::{exit, hooks, lives, threads, walker};
+use super::{exit, hooks, threads, walker};
 use crate::conf::{self, Options};
+use crate::samplemap::SampleMap;
 use crate::sys;
 
 /// Distance of a thread that comes before `boot`: it asks again with its next allocation. Only the booting thread and
@@ -64,6 +66,7 @@ pub struct ThreadProf {
     record: Cell<Option<Ptr<ThreadCell>>>,
     stack: Cell<Stack>,
     weights: Weights,
+    maps: KeptMaps,
     trace: Cell<Option<Box<Trace>>>,
     /// The counts of the stack that `trace` holds.
     tctx: Cell<Option<Ptr<TctxCell>>>,
@@ -93,6 +96,7 @@ impl ThreadProf {
         record: Cell::new(None),
         stack: Cell::new(Stack::UNKNOWN),
         weights: Weights::NONE,
+        maps: KeptMaps::NONE,
         trace: Cell::new(None),
         tctx: Cell::new(None),
         drawn_lg: Cell::new(0),
@@ -103,6 +107,7 @@ impl ThreadProf {
         ended: Cell::new(false),
     };
 
+    #[inline(always)]
     fn draw(&self) -> u64 {
         let lg = lg_sample();
         self.drawn_lg.set(lg);
@@ -179,11 +184,9 @@ pub fn redraw(thread: &ThreadProf) -> Option<u64> {
 }
 
 /// An allocated object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Object {
-    pub ptr: usize,
-    /// Index of its arena.
-    pub home: u32,
+    pub live: Live,
     /// Bytes.
     pub requested: usize,
     /// Bytes.
@@ -217,6 +220,7 @@ pub fn sample(
         // The first distance begins before this allocation.
         let distance = thread_init(thread);
         if !thread.ready.get() || distance > usable as u64 {
+            object.as_ref().inspect(|object| leave(object));
             return Outcome { marked: false, distance: distance.saturating_sub(usable as u64).max(1) };
         }
     }
@@ -226,26 +230,17 @@ pub fn sample(
     let active = object.is_some() && active() && thread.active.get();
     let wanted = object.is_some() && hooks::alloc_wanted();
     let requested_dump = dump_requested();
-    if !active && !wanted && !requested_dump {
-        thread.counted_bytes.set(allocated);
-        return skip;
-    }
-    if thread.ended.get() {
-        jeprobe_root.drop_one(Reason::ThreadExiting);
-        return skip;
-    }
-    if thread.depth.get() != 0 {
-        jeprobe_root.drop_one(Reason::Reentrant);
+    if !active && !wanted && !requested_dump || thread.ended.get() || thread.depth.get() != 0 {
+        pass(thread, object, allocated, active || wanted || requested_dump);
         return skip;
     }
     thread.depth.set(1);
     let mut marked = false;
-    if let Some(Object { ptr, home, requested, usable }) = object
+    if let Some(Object { live, requested, usable }) = object
         && (active || wanted)
     {
         let sample = Sample {
-            ptr,
-            home,
+            live,
             usable_bytes: usable as u64,
             requested_bytes: requested as u64,
             weight: thread.weights.weight(usable as u64, drawn_lg),
@@ -254,6 +249,8 @@ pub fn sample(
             time_ns: if wanted && hooks::free_wanted() { sys::clock_monotonic_ns() } else { now_ns },
         };
         marked = take(thread, &sample, active, wanted, caller);
+    } else {
+        object.as_ref().inspect(|object| leave(object));
     }
     if let Some(record) = thread.record.get() {
         // Relaxed: statistics.
@@ -272,33 +269,49 @@ pub fn sample(
     Outcome { marked, distance }
 }
 
+/// Leaves a sample point without a sample, which is a loss when `lost`.
+#[cold]
+#[inline(never)]
+fn pass(thread: &ThreadProf, object: Option<Object>, allocated: u64, lost: bool) {
+    if !lost {
+        thread.counted_bytes.set(allocated);
+    } else if thread.ended.get() {
+        jeprobe_root.drop_one(Reason::ThreadExiting);
+    } else {
+        jeprobe_root.drop_one(Reason::Reentrant);
+    }
+    object.as_ref().inspect(|object| leave(object));
+}
+
+/// The object is in use without being a sample.
+pub fn leave(object: &Object) {
+    object.live.leave(object.usable);
+}
+
 /// Records a sample and tells the tracer; true when it is in the table.
 #[inline(always)]
 fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool, from: Caller) -> bool {
-    let root = &jeprobe_root;
-    lives::fetch(sample.ptr, sample.home);
     let unwind = active || hooks::context_wanted();
     walker::tidy(sample.time_ns);
     let record = thread.record();
-    let start = backtrace::start(from);
-    let tctx = record.and_then(|record| {
-        if unwind {
-            stack_counts(thread, record, start, sample.time_ns)
-        } else {
-            table::no_context(false).and_then(|context| table::tctx(context, record))
-        }
-    });
-    let recorded = match (record, tctx) {
-        (Some(record), Some(tctx)) => table::record(record, tctx, sample),
-        _ => false,
+    // No closure: it would be a function of its own.
+    let tctx = match record {
+        Some(record) if unwind => stack_counts(thread, record, from, sample.time_ns),
+        Some(record) => table::no_context(false).and_then(|context| table::tctx(context, record)),
+        None => None,
     };
-    if !recorded {
-        root.drop_one(Reason::NoMemory);
+    let whose = record.zip(tctx);
+    if let Some((record, tctx)) = whose {
+        table::record(record, tctx, sample);
+    } else {
+        sample.live.leave(sample.usable_bytes as usize);
+        jeprobe_root.drop_one(Reason::NoMemory);
     }
     if wanted {
-        let Sample { ptr, usable_bytes, weight, requested_bytes, .. } = *sample;
+        let Sample { live, usable_bytes, weight, requested_bytes, .. } = *sample;
+        let ptr = live.block().addr();
         // Who did not ask for the process's own stacks may walk them himself, and the allocator has no frame pointers.
-        if let Some(caller) = if unwind { None } else { caller(thread, start) } {
+        if let Some(caller) = if unwind { None } else { caller(thread, from) } {
             hooks::alloc_from(ptr, usable_bytes, weight.bytes, caller.pc, requested_bytes, caller.bp);
         } else {
             let context = tctx.and_then(|tctx| tctx.context.get());
@@ -306,13 +319,14 @@ fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool, from: 
             hooks::jeprobe_hook_alloc(ptr, usable_bytes, weight.bytes, context, requested_bytes);
         }
     }
-    recorded
+    whose.is_some()
 }
 
-/// Where the program called the allocator, if that can be found, in whose function that is running `start` stands.
+/// Where the program called the allocator, if that can be found.
 #[cold]
 #[inline(never)]
-fn caller(thread: &ThreadProf, start: Start) -> Option<Registers> {
+fn caller(thread: &ThreadProf, from: Caller) -> Option<Registers> {
+    let start = backtrace::start(from);
     with_trace(thread, |trace| {
         let mut stack = thread.stack.get();
         let caller = backtrace::caller(trace, &mut stack, start);
@@ -330,11 +344,11 @@ fn with_trace<R>(thread: &ThreadProf, act: impl FnOnce(&mut Trace) -> Option<R>)
     result
 }
 
-/// The counts of the stack in its thread on which `start` stands; those of no stack when there is none.
+/// The counts of the stack in its thread that the program called on; those of no stack when there is none.
 #[inline(always)]
-fn stack_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, start: Start, now_ns: u64) -> Option<Ptr<TctxCell>> {
+fn stack_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, from: Caller, now_ns: u64) -> Option<Ptr<TctxCell>> {
     if let Some(mut trace) = thread.trace.take() {
-        let recalled = backtrace::recall(&mut trace, thread.stack.get(), start, now_ns);
+        let recalled = backtrace::recall(&mut trace, thread.stack.get(), from, now_ns);
         thread.trace.set(Some(trace));
         if let Some(recalled) = recalled {
             if recalled.truncated {
@@ -343,12 +357,13 @@ fn stack_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, start: Start, now_
             return Some(recalled.tctx);
         }
     }
-    walk_counts(thread, record, start, now_ns)
+    walk_counts(thread, record, from, now_ns)
 }
 
 /// As [`stack_counts`], for a stack that is not familiar.
 #[inline(never)]
-fn walk_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, start: Start, now_ns: u64) -> Option<Ptr<TctxCell>> {
+fn walk_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, from: Caller, now_ns: u64) -> Option<Ptr<TctxCell>> {
+    let start = backtrace::start(from);
     with_trace(thread, |trace| walked_counts(thread, record, trace, start, now_ns)).or_else(|| {
         thread.tctx.set(None);
         jeprobe_root.drop_one(Reason::NoStack);
@@ -391,16 +406,25 @@ fn walked_counts(
     tctx
 }
 
-/// A block of the arena `home` whose page says that it may hold sampled objects is freed; true when it was one. Takes the
-/// lock of a shard even for one that was not.
+/// A block that has a record is freed; true when it was a sample.
 #[inline(always)]
-pub fn free(thread: &ThreadProf, ptr: usize, home: u32, usable: usize) -> bool {
+pub fn free(thread: &ThreadProf, live: Live, usable: usize) -> bool {
     let weigh = |usable, bytes| thread.weights.known(usable, bytes);
-    let Some(context) = table::remove(ptr, home, thread.record.get(), weigh) else { return false };
+    let Some(context) = table::end(live, thread.record.get(), weigh) else { return false };
     if hooks::free_wanted() {
-        tell_free(ptr, usable, context);
+        tell_free(live.block().addr(), usable, context);
     }
     true
+}
+
+/// A map for the large block, which may become a sample; `None` without memory.
+pub(crate) fn take_map(thread: &ThreadProf, block: *mut u8) -> Option<&'static SampleMap> {
+    thread.maps.take(block)
+}
+
+/// Gives the map of a large block back that is no sample.
+pub(crate) fn give_map(thread: &ThreadProf, map: &'static SampleMap) {
+    thread.maps.give(map);
 }
 
 #[cold]

@@ -345,7 +345,7 @@ pub(crate) struct TctxCell {
     pub(crate) ordinal: u64,
     /// By others than `thread`.
     pub(crate) freed: CountsCell,
-    /// By `thread` alone, under the lock of a shard, so that a fork never sees half of a change.
+    /// By `thread` alone.
     pub(crate) kept: CountsCell,
     pub(crate) cumulative: CountsCell,
 }
@@ -365,10 +365,11 @@ impl TctxCell {
     }
 }
 
-/// `jeprobe_abi::root::Live`. lock: its shard (`ProfLives`), readable by anyone.
+/// `jeprobe_abi::root::Live`. Changed by the owner of the block (`lives.rs`), readable by anyone.
 #[repr(C)]
 pub(crate) struct LiveCell {
-    pub(crate) ptr: AtomicU64,
+    pub(crate) ptr: AtomicPtr<u8>,
+    /// 0 while the block is not in use.
     pub(crate) usable_bytes: AtomicU64,
     pub(crate) requested_bytes: AtomicU64,
     pub(crate) weight_bytes: AtomicU64,
@@ -377,6 +378,23 @@ pub(crate) struct LiveCell {
     pub(crate) next: Link<LiveCell>,
     pub(crate) state: AtomicU32,
     pub(crate) epoch: AtomicU32,
+}
+
+/// Every record of a live sample, in use or not.
+pub(crate) fn each_live(mut each: impl FnMut(Ptr<LiveCell>)) {
+    // Acquire, in this function: pairs with the Release of what leads there.
+    let mut segment = NonNull::new(jeprobe_root.lives.load(Ordering::Acquire));
+    while let Some(at) = segment {
+        // SAFETY: I-REC-1: base memory, initialised by `grow`.
+        let header = unsafe { at.as_ref() };
+        let count = header.used_bytes.load(Ordering::Acquire) as usize / size_of::<LiveCell>();
+        for i in 0..count {
+            // SAFETY: `used_bytes` covers so many records behind the header (I-REC-2), all of this type, as `kind` says.
+            let place = unsafe { at.byte_add(size_of::<SegmentCell>() + i * size_of::<LiveCell>()) };
+            each(Ptr(place.cast()));
+        }
+        segment = NonNull::new(header.next.load(Ordering::Acquire));
+    }
 }
 
 /// `jeprobe_abi::root::Thread`. lock: `ProfThreads` for identity, the thread itself for its counters.

@@ -95,6 +95,14 @@ pub(crate) fn keep_only(forker: u32, tid: u32) {
     }
 }
 
+/// Makes the numbers of live samples of all threads 0.
+pub(crate) fn forget_samples() {
+    for thread in THREADS.lock().iter() {
+        thread.kept.set(0);
+        thread.freed.store(0, Ordering::Relaxed);
+    }
+}
+
 pub(crate) fn prefork() {
     THREADS.lock_for_fork();
 }

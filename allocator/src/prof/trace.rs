@@ -191,23 +191,29 @@ impl Trace {
         self.found
     }
 
-    /// The counts that were kept for the stack on which `start` stands, for the same arguments as those of `walk`. `None`
-    /// for a stack that is not familiar.
+    /// The program's registers after its call, when a known way leads there from `first`.
     #[inline(always)]
-    pub(crate) fn recall(
+    pub(crate) fn program(
         &mut self,
-        start: Start,
-        high: u64,
+        first: Registers,
         generation: u64,
-        max: usize,
         words: &impl Words,
         is_own: impl Fn(u64) -> bool,
+    ) -> Option<Registers> {
+        if self.generation == generation { self.ways.out(first, words, is_own) } else { None }
+    }
+
+    /// The counts that were kept for the stack of a program with these registers, whose end is `high`, by the rules of
+    /// `generation` and for as many frames as the last walk. `None` for a stack that is not familiar.
+    #[inline(always)]
+    pub(crate) fn recall(
+        &self,
+        program: Registers,
+        high: u64,
+        generation: u64,
+        words: &impl Words,
     ) -> Option<Recalled> {
-        if self.generation != generation || self.max != max {
-            return None;
-        }
-        let program = if start.in_program { start.at } else { self.ways.out(start.at, words, is_own)? };
-        self.familiars.recall(program, high, words)
+        if self.generation == generation { self.familiars.recall(program, high, words) } else { None }
     }
 
     /// Keeps the counts of the stack that the last walk found.
@@ -461,7 +467,8 @@ mod tests {
     /// Walks the machine's stack and compares with what should be there, as well as what is recalled of it; words read.
     fn walk(machine: &Machine, trace: &mut Trace, max: usize) -> usize {
         let first = *machine.truth.last().expect("root");
-        let recalled = trace.recall(Start::inside(first), HIGH, 1, max, machine, |pc| pc >= OWN);
+        let program = trace.program(first, 1, machine, |pc| pc >= OWN).filter(|_| trace.max == max);
+        let recalled = program.and_then(|program| trace.recall(program, HIGH, 1, machine));
         let before = machine.reads.get();
         let walked = trace.walk(Start::inside(first), HIGH, 1, max, machine, &mut Pretended { machine });
         let reads = machine.reads.get() - before;

@@ -63,6 +63,9 @@ static REFRESH: Mutex<u64> = Mutex::new(Rank::ProfModules, REFRESH_NS);
 /// Thread that holds `REFRESH` to read the modules: an allocation it makes meanwhile must not wait for itself.
 static REFRESHER: AtomicU32 = AtomicU32::new(0);
 static NEXT_REFRESH_NS: AtomicU64 = AtomicU64::new(0);
+/// The allocator's code, where it is a library of its own.
+static OWN_START: AtomicU64 = AtomicU64::new(0);
+static OWN_BYTES: AtomicU64 = AtomicU64::new(u64::MAX);
 static ROUTINE_REFRESH_NS: AtomicU64 = AtomicU64::new(0);
 /// When the walkers are let go; `u64::MAX` when there is nothing to let go.
 static IDLE_AT_NS: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -309,8 +312,20 @@ fn set_own_text(snapshot: &Snapshot) {
     if own.range.contains(&program) {
         return;
     }
+    OWN_START.store(own.range.start, Ordering::Relaxed);
+    // Release: after the start.
+    OWN_BYTES.store(own.range.end - own.range.start, Ordering::Release);
     jeprobe_root.text_start.store(own.range.start, Ordering::Relaxed);
     jeprobe_root.text_end.store(own.range.end, Ordering::Relaxed);
+}
+
+/// True for an address in the program, false when that is not known. Where the allocator is no library of its own its frames
+/// are part of the stacks: then always false.
+#[inline(always)]
+pub(super) fn is_in_program(pc: u64) -> bool {
+    // Acquire: with the length goes the start. It is read first: a plain load on x86-64.
+    let bytes = OWN_BYTES.load(Ordering::Acquire);
+    pc != 0 && pc.wrapping_sub(OWN_START.load(Ordering::Relaxed)) >= bytes
 }
 
 /// Addresses of the allocator's code; empty when it is not a library of its own.

@@ -13,8 +13,6 @@
 //! words that are compared and those that are read.
 #![forbid(unsafe_code)]
 
-use core::ops::Range;
-
 use super::rule::{Kind, Registers, Rule};
 
 /// The words of a stack.
@@ -39,7 +37,7 @@ pub(crate) struct Link {
 /// Where the program called the allocator: its registers right after the call, as an entry point found them before it had a
 /// frame of its own. Whatever is said here, no memory but the thread's stack is read.
 #[derive(Clone, Copy, Debug)]
-pub struct Caller(Registers);
+pub struct Caller(pub(super) Registers);
 
 impl Caller {
     /// The way out of the allocator has to be walked.
@@ -61,15 +59,12 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// In the program, if it is known where, else at `inside`, registers of a function that is running. `own`: the
-    /// allocator's code. When it is no library of its own its frames are part of the stacks: then always the latter.
-    #[inline(always)]
-    pub(super) fn new(caller: Caller, inside: Registers, own: &Range<u64>) -> Start {
-        let in_program = caller.0.pc != 0 && !own.is_empty() && !own.contains(&caller.0.pc);
-        Start { at: if in_program { caller.0 } else { inside }, in_program }
+    /// Right after the program's call.
+    pub(super) fn program(at: Registers) -> Start {
+        Start { at, in_program: true }
     }
 
-    #[cfg(test)]
+    /// In a function of the allocator that is running.
     pub(super) fn inside(at: Registers) -> Start {
         Start { at, in_program: false }
     }
@@ -210,18 +205,6 @@ mod tests {
     use super::*;
 
     const OWN: u64 = 0x9000;
-
-    #[test]
-    fn a_walk_begins_in_the_program_where_that_is_known_for_certain() {
-        let (at, inside) = (Registers { pc: 0x11, sp: 0x118, bp: 1 }, Registers { pc: OWN + 1, sp: 0x100, bp: 7 });
-        let begins = |caller, own| Start::new(caller, inside, &own).at;
-        let caller = Caller::new(at.pc, at.sp, at.bp);
-        assert_eq!(begins(caller, OWN..2 * OWN), at);
-        // A static program, a call within the allocator, and an entry point that does not know.
-        assert_eq!(begins(caller, 0..0), inside);
-        assert_eq!(begins(Caller::new(OWN + 2, at.sp, at.bp), OWN..2 * OWN), inside);
-        assert_eq!(begins(Caller::UNKNOWN, OWN..2 * OWN), inside);
-    }
 
     fn is_own(pc: u64) -> bool {
         pc >= OWN

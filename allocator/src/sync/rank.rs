@@ -41,6 +41,8 @@ pub enum Rank {
     Pages,
     /// Chunks that small arenas share.
     Chunks,
+    /// Maps of sampled blocks that wait for a slab.
+    SampleMaps,
     /// Metadata allocator.
     Base,
     /// Free lists of the crate-internal Rust allocator (`capi/src/rt.rs`); takes no other lock but `Base`'s work done.

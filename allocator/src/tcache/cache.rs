@@ -29,6 +29,7 @@ use crate::ds::remote::Chain;
 use crate::ds::stack::Stack;
 use crate::extent::Extent;
 use crate::prim::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use crate::prof::lives::Live;
 use crate::ptr::BlockPtr;
 use crate::sizeclass::{CACHED_MAX, NBINS, NCACHED, size_of_index, slab_shape};
 use crate::slab;
@@ -220,20 +221,25 @@ impl Cache {
 
     /// A region of a small class for a block that is to be sampled; the cache is open.
     #[inline]
-    pub(crate) fn alloc_sampled(&self, class: usize, arena: &Arena) -> Option<*mut u8> {
+    pub(crate) fn alloc_sampled(&self, class: usize, arena: &Arena) -> Option<Live> {
         self.shelves.take(class, arena)
     }
 
     /// A region that the thread keeps for a block that is sampled.
     #[inline(always)]
-    pub(crate) fn kept_for_sample(&self, class: usize) -> Option<*mut u8> {
+    pub(crate) fn kept_for_sample(&self, class: usize) -> Option<Live> {
         self.shelves.kept(class)
     }
 
-    /// Keeps the region of a block that was sampled; false when the cache keeps none. `arena`: the thread's.
+    /// Keeps the region of a block that was sampled; false when there is no room for it.
     #[inline(always)]
-    pub(crate) fn free_sampled(&self, class: usize, block: BlockPtr, arena: &Arena) -> bool {
-        self.shelves.put(class, block, arena)
+    pub(crate) fn free_sampled(&self, class: usize, live: Live) -> bool {
+        self.shelves.put(class, live)
+    }
+
+    /// Makes room for the region of a block that was sampled. `arena`: the thread's.
+    pub(crate) fn make_room(&self, class: usize, arena: &Arena) {
+        self.shelves.make_room(class, arena);
     }
 
     /// True when the class has an open stack.

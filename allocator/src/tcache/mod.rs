@@ -3,6 +3,6 @@
 pub(crate) mod cache;
 pub(crate) mod explicit;
 pub(crate) mod large;
-mod shelves;
+pub(crate) mod shelves;
 
 pub use explicit::{create, destroy, flush};

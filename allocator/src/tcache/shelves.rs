@@ -1,12 +1,13 @@
 //! Regions for sampled blocks that a thread keeps, so that a sample and its end seldom take the lock of a bin.
 //!
 //! ```text
-//!   Shelf, two cache lines each ┌ count, idle │ blocks[0 .. count], oldest first │ … ┐
+//!   Shelf, two cache lines each ┌ count, idle, fill │ records[0 .. count], oldest first │ … ┐     LiveCell ─► block
 //! ```
 //!
-//! The regions lie in slabs of sampled blocks only. An empty shelf takes half of what it holds at most from the bin, a
-//! full one gives its older half back; of one that goes unused for a while, half goes back ([`Shelves::collect`]). Only
-//! the owner thread calls anything here. Fields: all `owner`; atomics with Relaxed order because the struct is shared by reference.
+//! The regions lie in slabs of sampled blocks only, and have their records (`prof/lives.rs`). An empty shelf takes one region
+//! from the bin, then two, up to half of what it holds at most; a full one gives its older half back; of one that goes unused
+//! for a while, half goes back ([`Shelves::collect`]). Only the owner thread calls anything here. Fields: all `owner`; atomics
+//! with Relaxed order because the struct is shared by reference.
 #![forbid(unsafe_code)]
 
 use crate::arena::Arena;
@@ -14,12 +15,15 @@ use crate::arenas;
 use crate::base;
 use crate::bin::extent_of;
 use crate::ds::link::Slice;
-use crate::prim::{AtomicPtr, AtomicU32, Ordering};
+use crate::prim::{AtomicPtr, AtomicU16, Ordering};
+use crate::prof::lives::{self, Live, Record};
 use crate::ptr::BlockPtr;
 use crate::sizeclass::{NBINS, size_of_index};
 
-/// Regions that fit beside their count into two cache lines.
+/// Regions whose records fit beside the count into two cache lines.
 const PLACES: usize = 15;
+/// Regions that are fetched at once at most.
+const BATCH: usize = PLACES.div_ceil(2);
 /// Bytes of a class that are kept at most, if that is more than one region.
 const MOST_BYTES: usize = 4096;
 
@@ -28,15 +32,21 @@ pub(super) struct Shelves(Slice<Shelf>);
 
 #[repr(align(64))]
 struct Shelf {
-    count: AtomicU32,
+    count: AtomicU16,
+    /// Regions that are kept at most; init-only.
+    most: u16,
     /// Visits of [`Shelves::collect`] since the shelf was used.
-    idle: AtomicU32,
-    blocks: [AtomicPtr<u8>; PLACES],
+    idle: AtomicU16,
+    /// Regions fetched last, when it was empty.
+    fill: AtomicU16,
+    records: [Record; PLACES],
 }
+
+const _: () = assert!(size_of::<Shelf>() == 128);
 
 /// Visits without use after which half of a shelf goes back: a thread that samples every 512 KiB comes back to a class
 /// after tens of MiB, and makes a visit every 5 MiB.
-const IDLE_VISITS: u32 = 16;
+const IDLE_VISITS: u16 = 16;
 
 fn most(class: usize) -> usize {
     (MOST_BYTES / size_of_index(class)).clamp(1, PLACES)
@@ -47,19 +57,20 @@ impl Shelves {
         Shelves(Slice::empty())
     }
 
+    #[inline(always)]
     fn row(&self, class: usize) -> Option<&'static Shelf> {
-        self.0.get().get(class)
+        self.0.at(class)
     }
 
     /// A region of a small class from the shelf.
     #[inline(always)]
-    pub(super) fn kept(&self, class: usize) -> Option<*mut u8> {
+    pub(super) fn kept(&self, class: usize) -> Option<Live> {
         self.row(class)?.pop()
     }
 
     /// A region of a small class, from the shelf or from the arena.
     #[inline]
-    pub(super) fn take(&self, class: usize, arena: &Arena) -> Option<*mut u8> {
+    pub(super) fn take(&self, class: usize, arena: &Arena) -> Option<Live> {
         let Some(row) = self.row(class) else { return self.make(class, arena) };
         if row.len() == 0 {
             row.fill(class, arena);
@@ -70,27 +81,31 @@ impl Shelves {
     /// Makes the shelves; a region for now.
     #[cold]
     #[inline(never)]
-    fn make(&self, class: usize, arena: &Arena) -> Option<*mut u8> {
-        let row = |_| Shelf {
-            count: AtomicU32::new(0),
-            idle: AtomicU32::new(0),
-            blocks: [const { AtomicPtr::new(core::ptr::null_mut()) }; PLACES],
+    fn make(&self, class: usize, arena: &Arena) -> Option<Live> {
+        let row = |class| Shelf {
+            count: AtomicU16::new(0),
+            most: most(class) as u16,
+            idle: AtomicU16::new(0),
+            fill: AtomicU16::new(0),
+            records: [const { Record::none() }; PLACES],
         };
         if let Some(shelves) = base::alloc_slice(NBINS, row) {
             self.0.set(shelves);
         }
-        arena.alloc_sampled(class)
+        alloc_one(class, arena)
     }
 
-    /// Keeps a region of a small class; false when there are no shelves. `arena`: the thread's.
+    /// Keeps a region of a small class that is not in use any more; false when there is no room.
     #[inline(always)]
-    pub(super) fn put(&self, class: usize, block: BlockPtr, arena: &Arena) -> bool {
-        let Some(row) = self.row(class) else { return false };
-        if row.len() >= most(class) {
-            row.give_back(class, most(class).div_ceil(2), arena);
+    pub(super) fn put(&self, class: usize, live: Live) -> bool {
+        self.row(class).is_some_and(|row| row.push(live))
+    }
+
+    /// Gives the older half of a full shelf back. `arena`: the thread's.
+    pub(super) fn make_room(&self, class: usize, arena: &Arena) {
+        if let Some(row) = self.row(class).filter(|row| row.len() >= usize::from(row.most)) {
+            row.give_back(class, usize::from(row.most).div_ceil(2), arena);
         }
-        row.push(block);
-        true
     }
 
     /// Visits a class: gives half of its regions back if they go unused.
@@ -99,6 +114,7 @@ impl Shelves {
         let idle = row.idle.load(Ordering::Relaxed) + 1;
         row.idle.store(idle % IDLE_VISITS, Ordering::Relaxed);
         if idle == IDLE_VISITS {
+            row.fill.store(0, Ordering::Relaxed);
             row.give_back(class, row.len().div_ceil(2), arena);
         }
     }
@@ -106,7 +122,9 @@ impl Shelves {
     /// Gives every region back.
     pub(super) fn flush(&self, arena: &Arena) {
         for (class, row) in self.0.get().iter().enumerate() {
-            row.give_back(class, row.len(), arena);
+            while row.len() != 0 {
+                row.give_back(class, BATCH, arena);
+            }
         }
     }
 
@@ -116,70 +134,104 @@ impl Shelves {
     }
 }
 
+/// A region with its record, of no shelf; `None` without memory.
+pub(crate) fn alloc_one(class: usize, arena: &Arena) -> Option<Live> {
+    let block = arena.alloc_sampled(class)?;
+    let live = lives::bind(block);
+    if live.is_none() {
+        free_region(class, block);
+    }
+    live
+}
+
+/// Frees a region that has no record.
+fn free_region(class: usize, block: *mut u8) {
+    if let Some(slab) = extent_of(class, block)
+        && let Some(owner) = arenas::get(slab.arena())
+    {
+        owner.free_small(slab, BlockPtr(block));
+    }
+}
+
 impl Shelf {
-    #[inline]
+    #[inline(always)]
     fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed) as usize
+        usize::from(self.count.load(Ordering::Relaxed))
     }
 
-    #[inline]
+    #[inline(always)]
     fn set_len(&self, len: usize) {
-        self.count.store(len as u32, Ordering::Relaxed);
+        self.count.store(len as u16, Ordering::Relaxed);
     }
 
-    #[inline]
-    fn pop(&self) -> Option<*mut u8> {
+    #[inline(always)]
+    fn pop(&self) -> Option<Live> {
         let left = self.len().checked_sub(1)?;
-        let block = self.blocks.get(left)?.load(Ordering::Relaxed);
+        let live = self.records.get(left)?.get()?;
         self.set_len(left);
         self.idle.store(0, Ordering::Relaxed);
-        Some(block)
+        Some(live)
     }
 
-    #[inline]
-    fn push(&self, block: BlockPtr) {
-        if let Some(place) = self.blocks.get(self.len()) {
-            place.store(block.0, Ordering::Relaxed);
-            self.set_len(self.len() + 1);
-            self.idle.store(0, Ordering::Relaxed);
+    #[inline(always)]
+    fn push(&self, live: Live) -> bool {
+        let len = self.len();
+        if len >= usize::from(self.most) {
+            return false;
         }
+        let Some(place) = self.records.get(len) else { return false };
+        place.set(live);
+        self.set_len(len + 1);
+        self.idle.store(0, Ordering::Relaxed);
+        true
     }
 
-    /// Fills half of the shelf, which is empty; less when the system has no memory.
+    /// Fetches regions for the shelf, which is empty; fewer when the system has no memory.
     #[cold]
     #[inline(never)]
     fn fill(&self, class: usize, arena: &Arena) {
-        let want = self.blocks.get(..most(class).div_ceil(2)).unwrap_or(&[]);
+        let half = usize::from(self.most).div_ceil(2);
+        let want = (2 * usize::from(self.fill.load(Ordering::Relaxed))).clamp(1, half);
+        self.fill.store(want as u16, Ordering::Relaxed);
+        let batch = [const { AtomicPtr::new(core::ptr::null_mut()) }; BATCH];
+        let batch = batch.get(..want).unwrap_or(&batch);
         // Filled from the top down.
-        let missing = arena.take_sampled(class, want);
-        self.set_len(want.len());
-        self.drop_oldest(missing);
+        let missing = arena.take_sampled(class, batch);
+        for place in batch.get(missing..).unwrap_or(&[]) {
+            let block = place.load(Ordering::Relaxed);
+            match lives::bind(block) {
+                // It was empty, and half of it was fetched.
+                Some(live) => drop(self.push(live)),
+                None => free_region(class, block),
+            }
+        }
     }
 
-    /// Gives the oldest regions back.
+    /// Gives the oldest regions back, at most [`BATCH`].
     #[cold]
     #[inline(never)]
     fn give_back(&self, class: usize, count: usize, arena: &Arena) {
-        let count = count.min(self.len());
-        if count != 0 {
-            let foreign = arena.put_sampled(class, self.blocks.get(..count).unwrap_or(&[]));
-            // Of other arenas: other threads allocated them, or this one when it was bound to another.
-            for place in self.blocks.iter().take(foreign) {
-                let block = place.load(Ordering::Relaxed);
-                if let Some(slab) = extent_of(class, block)
-                    && let Some(owner) = arenas::get(slab.arena())
-                {
-                    owner.free_small(slab, BlockPtr(block));
-                }
-            }
-            self.drop_oldest(count);
+        let count = count.min(self.len()).min(BATCH);
+        if count == 0 {
+            return;
         }
+        let batch = [const { AtomicPtr::new(core::ptr::null_mut()) }; BATCH];
+        let batch = batch.get(..count).unwrap_or(&batch);
+        for (place, live) in batch.iter().zip(self.records.iter().filter_map(Record::get)) {
+            place.store(lives::unbind(live), Ordering::Relaxed);
+        }
+        let foreign = arena.put_sampled(class, batch);
+        // Of other arenas: other threads allocated them, or this one when it was bound to another.
+        for place in batch.iter().take(foreign) {
+            free_region(class, place.load(Ordering::Relaxed));
+        }
+        self.drop_oldest(count);
     }
 
     fn drop_oldest(&self, count: usize) {
         let left = self.len().saturating_sub(count);
-        for (to, from) in self.blocks.iter().zip(self.blocks.iter().skip(count)).take(left) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        for (to, from) in self.records.iter().zip(self.records.iter().skip(count)).take(left) {
+            to.copy(from);
         }
         self.set_len(left);
     }
@@ -191,23 +243,30 @@ mod tests {
     use std::collections::BTreeSet;
     use std::vec::Vec;
 
+    fn put(shelves: &Shelves, class: usize, live: Live, arena: &Arena) {
+        if !shelves.put(class, live) {
+            shelves.make_room(class, arena);
+            assert!(shelves.put(class, live));
+        }
+    }
+
     #[test]
     fn regions_are_handed_out_once_and_come_back() {
         let arena = arenas::create().expect("arena");
         let shelves = Shelves::none();
         for class in [0, 8, 20, NBINS - 1] {
             let blocks: Vec<_> = (0..100).map(|_| shelves.take(class, arena).expect("memory")).collect();
-            let distinct: BTreeSet<_> = blocks.iter().map(|block| block.addr()).collect();
+            let distinct: BTreeSet<_> = blocks.iter().map(|live| live.block().addr()).collect();
             assert_eq!(distinct.len(), blocks.len());
-            for block in blocks {
-                assert!(shelves.put(class, BlockPtr(block), arena));
+            for live in blocks {
+                put(&shelves, class, live, arena);
             }
             let kept = shelves.0.get()[class].len();
             assert!((1..=most(class)).contains(&kept));
             assert_eq!(arena.bin_stats(class).live, kept as u64);
-            let newest = shelves.0.get()[class].blocks[kept - 1].load(Ordering::Relaxed);
-            assert_eq!(shelves.take(class, arena), Some(newest));
-            assert!(shelves.put(class, BlockPtr(newest), arena));
+            let newest = shelves.0.get()[class].records[kept - 1].get().expect("a record");
+            assert_eq!(shelves.take(class, arena).map(Live::block), Some(newest.block()));
+            put(&shelves, class, newest, arena);
             for visit in 0..IDLE_VISITS {
                 assert_eq!(shelves.0.get()[class].len(), kept, "{visit}");
                 shelves.collect(class, arena);
@@ -223,8 +282,8 @@ mod tests {
         let (old, new) = (arenas::create().expect("arena"), arenas::create().expect("arena"));
         let shelves = Shelves::none();
         let blocks: Vec<_> = (0..3).map(|_| shelves.take(5, old).expect("memory")).collect();
-        for block in blocks {
-            assert!(shelves.put(5, BlockPtr(block), old));
+        for live in blocks {
+            put(&shelves, 5, live, old);
         }
         assert!(old.bin_stats(5).live > 0);
         shelves.flush(new);
@@ -235,12 +294,12 @@ mod tests {
     fn forgotten_regions_stay_taken() {
         let arena = arenas::create().expect("arena");
         let shelves = Shelves::none();
-        let block = shelves.take(3, arena).expect("memory");
+        let live = shelves.take(3, arena).expect("memory");
         let before = arena.bin_stats(3).live;
-        assert!(shelves.put(3, BlockPtr(block), arena));
+        put(&shelves, 3, live, arena);
         shelves.abandon();
         shelves.flush(arena);
         assert_eq!(arena.bin_stats(3).live, before);
-        assert_ne!(shelves.take(3, arena), Some(block));
+        assert_ne!(shelves.take(3, arena).map(Live::block), Some(live.block()));
     }
 }
