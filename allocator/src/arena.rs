@@ -272,23 +272,34 @@ impl Arena {
     }
 
     /// Makes a large block a live sample, whose record is in `map`: `free` must look closer while it is.
+    #[inline]
     pub(crate) fn begin_sample(extent: &'static Extent, map: &'static SampleMap) {
+        let is_cached = Self::is_cached(extent);
         extent.put_samples(map);
         extent.set_sampled(true);
-        Self::map_large(extent);
+        if is_cached {
+            Self::map_large(extent);
+        }
     }
 
     /// A large block is no live sample any more; the map of its record, if it was one.
+    #[inline]
     pub(crate) fn end_sample(extent: &'static Extent) -> Option<&'static SampleMap> {
         let map = extent.take_samples();
         extent.set_sampled(false);
-        Self::map_large(extent);
+        if Self::is_cached(extent) {
+            Self::map_large(extent);
+        }
         map
     }
 
+    /// True for a large block that caches hold in stacks: the page map says so while it is no sample.
+    fn is_cached(extent: &Extent) -> bool {
+        extent.usable() <= CACHED_MAX && extent.usable() == size_of_index(extent.class())
+    }
+
     fn fast_of(extent: &Extent) -> usize {
-        let cached = extent.usable() == size_of_index(extent.class()) && extent.usable() <= CACHED_MAX;
-        if cached && !extent.is_sampled() { fast_offset(extent.class()) } else { 0 }
+        if Self::is_cached(extent) && !extent.is_sampled() { fast_offset(extent.class()) } else { 0 }
     }
 
     fn slab(&self, class: usize, shape: &SlabShape, sampled: bool) -> Option<&'static Extent> {

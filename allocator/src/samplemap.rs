@@ -14,7 +14,8 @@
 use crate::base;
 use crate::ds::link::Link;
 use crate::prim::{AtomicUsize, Ordering};
-use crate::prof::records::{Link as RecordLink, LiveCell, alloc_blank};
+use crate::prof::records::{Link as RecordLink, LiveCell};
+use crate::prof::segments::alloc_blank;
 use crate::sizeclass::{NBINS, slab_shape};
 use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;

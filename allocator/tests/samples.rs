@@ -54,7 +54,7 @@ fn sampled_blocks_are_handed_between_threads() {
             for giver in 0..2_u8 {
                 let send = send.clone();
                 scope.spawn(move || {
-                    for i in 0..1500 {
+                    for i in 0..400 {
                         send.send(marked(sizes[i % sizes.len()], round << 2 | giver)).expect("a taker");
                     }
                 });

@@ -124,12 +124,16 @@ fn free_own_large_sample(slot: &'static Slot, ptr: *mut u8, extent: &'static Ext
     if !extent.is_active() || extent.addr() != ptr {
         return false;
     }
+    let Some(map) = Arena::end_sample(extent) else { return false };
     let (block, usable) = (BlockPtr(ptr), extent.usable());
-    end_sample(slot, block, extent, usable);
-    if !slot.cache.large.put(extent, arena) && !free_own_large(block, extent, usable, arena) {
-        return false;
-    }
+    end_large_sample(slot, map, usable);
     slot.count_free(usable);
+    if usable <= CACHED_MAX {
+        fill_old(block, usable);
+        give_back(block, extent, Some(&slot.cache), arena);
+    } else if !slot.cache.large.put(extent, arena) {
+        free_own_large(block, extent, usable, arena);
+    }
     true
 }
 
@@ -189,6 +193,7 @@ fn end_sample_slow(slot: &Slot, block: BlockPtr, extent: &'static Extent, usable
 }
 
 /// A large block of `usable` bytes is no sample any more, whose map was taken.
+#[inline]
 pub(super) fn end_large_sample(slot: &Slot, map: &'static SampleMap, usable: usize) {
     if let Some(live) = lives::live_of(map) {
         prof::free(slot.prof(), live, usable);

@@ -23,7 +23,8 @@ use jeprobe_abi::hooks::{DUMP_REASON_FINAL, DUMP_REASON_INTERVAL, DUMP_REASON_MA
 use jeprobe_abi::reader::{Table, TableError};
 use jeprobe_abi::unbias;
 
-use super::records::{OwnMemory, alloc_bytes, jeprobe_root};
+use super::records::jeprobe_root;
+use super::segments::{OwnMemory, alloc_bytes};
 use super::{hooks, maps, walker};
 use crate::conf::{self, PREFIX_BYTES};
 use crate::diag::Line;

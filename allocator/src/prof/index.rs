@@ -11,7 +11,8 @@
 //! hashes, which mostly are in no cache, are not looked at.
 #![forbid(unsafe_code)]
 
-use super::records::{Link, Ptr, Slot, alloc_blank, alloc_value};
+use super::records::{Link, Ptr, Slot};
+use super::segments::{alloc_blank, alloc_value};
 
 /// Slots of the first table: 1 KiB.
 const FIRST_SLOTS: usize = 64;

@@ -21,7 +21,8 @@ use core::cell::Cell;
 
 use jeprobe_abi::root::{KIND_LIVE, LIVE_BUSY, LIVE_FREE};
 
-use super::records::{Appender, Link, LiveCell, Ptr, jeprobe_root};
+use super::records::{Link, LiveCell, Ptr, jeprobe_root};
+use super::segments::Appender;
 use crate::emap;
 use crate::extent::Extent;
 use crate::samplemap::{Place, SampleMap};
@@ -183,6 +184,7 @@ impl KeptMaps {
     pub(super) const NONE: KeptMaps = KeptMaps { first: Cell::new(None), count: Cell::new(0) };
 
     /// A map whose record is that of `block`; `None` without memory.
+    #[inline]
     pub(super) fn take(&self, block: *mut u8) -> Option<&'static SampleMap> {
         let map = match self.first.get() {
             Some(map) => {
@@ -197,6 +199,7 @@ impl KeptMaps {
     }
 
     /// Keeps a map whose record is free.
+    #[inline]
     pub(super) fn give(&self, map: &'static SampleMap) {
         if self.count.get() == KEPT_MAPS {
             self.pass_on(KEPT_MAPS / 2);

@@ -7,6 +7,7 @@ mod exit;
 mod familiar;
 pub mod hooks;
 mod index;
+mod last;
 pub(crate) mod lives;
 #[cfg(test)]
 mod machine;
@@ -18,6 +19,8 @@ mod recorder;
 pub(crate) mod records;
 mod rule;
 mod sampler;
+pub(crate) mod segments;
+mod stacks;
 mod table;
 mod threads;
 mod trace;

@@ -11,7 +11,8 @@ use super::backtrace::{self, Stack};
 use super::lives::Live;
 use super::records::{ContextCell, Ptr, TctxCell, ThreadCell};
 use super::sampler::{Sampler, Weights};
-use super::table::{self, Frames, Sample};
+use super::stacks::{self, Frames};
+use super::table::{self, Sample};
 use super::threads;
 use super::trace::Trace;
 use super::way::Caller;
@@ -63,14 +64,14 @@ impl Records {
         let thread = threads::start(sys::gettid())?;
         let mut frames = [0; 20];
         frames.iter_mut().zip(0x40_0000..).for_each(|(frame, pc)| *frame = pc);
-        let (context, _) = table::context(&stack(&frames), false)?;
-        let tctx = table::tctx(context, thread)?;
+        let (context, _) = stacks::context(&stack(&frames), false)?;
+        let tctx = stacks::tctx(context, thread)?;
         Some(Records { thread, context, tctx, frames, weights: Weights::NONE })
     }
 
     /// Hashes 20 frames and finds their record; false when that is not the one.
     pub fn find(&self) -> bool {
-        table::context(&stack(&self.frames), false).is_some_and(|(context, new)| !new && context.same(self.context))
+        stacks::context(&stack(&self.frames), false).is_some_and(|(context, new)| !new && context.same(self.context))
     }
 
     /// Records a sample in a known stack.

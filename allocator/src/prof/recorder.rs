@@ -41,7 +41,8 @@ use super::lives::{KeptMaps, Live};
 use super::records::{ContextCell, Ptr, TctxCell, ThreadCell, jeprobe_root};
 use super::rule::Registers;
 use super::sampler::{Sampler, Weights};
-use super::table::{self, Frames, Sample};
+use super::stacks::{self, Frames};
+use super::table::{self, Sample};
 use super::trace::Trace;
 use super::way::{Caller, Start};
 use super::{exit, hooks, threads, walker};
@@ -297,7 +298,7 @@ fn take(thread: &ThreadProf, sample: &Sample, active: bool, wanted: bool, from: 
     // No closure: it would be a function of its own.
     let tctx = match record {
         Some(record) if unwind => stack_counts(thread, record, from, sample.time_ns),
-        Some(record) => table::no_context(false).and_then(|context| table::tctx(context, record)),
+        Some(record) => stacks::no_context(false).and_then(|context| stacks::tctx(context, record)),
         None => None,
     };
     let whose = record.zip(tctx);
@@ -367,7 +368,7 @@ fn walk_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, from: Caller, now_n
     with_trace(thread, |trace| walked_counts(thread, record, trace, start, now_ns)).or_else(|| {
         thread.tctx.set(None);
         jeprobe_root.drop_one(Reason::NoStack);
-        table::no_context(true).and_then(|context| table::tctx(context, record))
+        stacks::no_context(true).and_then(|context| stacks::tctx(context, record))
     })
 }
 
@@ -393,12 +394,12 @@ fn walked_counts(
     }
     let (context, new) = {
         let frames = Frames { depth: walked.depth, hash: walked.hash, leaf_first: trace.frames(walked) };
-        table::context(&frames, walked.truncated)?
+        stacks::context(&frames, walked.truncated)?
     };
     if new && hooks::context_wanted() {
         hooks::jeprobe_hook_context(context.addr(), context.depth.into());
     }
-    let tctx = table::tctx(context, record);
+    let tctx = stacks::tctx(context, record);
     thread.tctx.set(tctx);
     if !new && let Some(tctx) = tctx {
         trace.keep(tctx);

@@ -1,15 +1,13 @@
-//! The profile table's writer: contexts, counts per context and thread, live samples.
+//! The profile table's writer: samples, and the counts of stacks that they change.
 //!
 //! ```text
-//!  tctx(context, thread) ─► tctx          in the context's list, or by the index where that is long
 //!  record(tctx, live) ─► live sample;  counts of the tctx go up
 //!  end(live) ─► its tctx: counts go down
 //! ```
 //!
 //! | part | found by | changed under |
 //! |---|---|---|
-//! | contexts | [`Index`], no lock | `ProfContexts` |
-//! | tctxs | [`Index`], no lock | `ProfTctxs` |
+//! | contexts and tctxs | an index, no lock | `ProfContexts`, `ProfTctxs` (`stacks.rs`) |
 //! | threads | the thread's own pointer | `ProfThreads` (`threads.rs`) |
 //! | live samples | the block's extent (`lives.rs`) | nothing: the block's owner |
 //!
@@ -25,148 +23,14 @@
 
 use crate::prim::{Ordering, fence};
 
-use jeprobe_abi::logic::hash_frames;
-use jeprobe_abi::root::{CONTEXT_TRUNCATED, KIND_CONTEXT, KIND_TCTX, LIVE_BUSY, LIVE_FREE, LIVE_SET};
+use jeprobe_abi::root::{LIVE_BUSY, LIVE_FREE, LIVE_SET};
 
 use super::hooks;
-use super::index::Index;
 use super::lives::{self, Live};
-use super::records::{
-    Appender, ContextCell, Link, LiveCell, Ptr, Share, TctxCell, ThreadCell, each_live, jeprobe_root,
-};
+use super::records::{ContextCell, LiveCell, Ptr, Share, TctxCell, ThreadCell, jeprobe_root};
 use super::sampler::Weighed;
-use super::threads;
-use crate::sync::mutex::Mutex;
-use crate::sync::rank::Rank;
-
-/// Stacks kept, bytes: a program that makes new code without end must not fill memory with its stacks. Samples beyond
-/// it are recorded without a stack. A context of 30 frames takes 272 bytes, so this is about a million stacks.
-pub(crate) const MAX_CONTEXT_BYTES: usize = 256 << 20;
-
-struct Growing {
-    records: Appender,
-    count: usize,
-}
-
-impl Growing {
-    const fn new(kind: u32) -> Growing {
-        Growing { records: Appender::new(kind, 4 << 10), count: 0 }
-    }
-}
-
-static CONTEXTS: Mutex<Growing> = Mutex::new(Rank::ProfContexts, Growing::new(KIND_CONTEXT));
-static CONTEXT_INDEX: Index<ContextCell> = Index::new();
-static TCTXS: Mutex<Growing> = Mutex::new(Rank::ProfTctxs, Growing::new(KIND_TCTX));
-static TCTX_INDEX: Index<TctxCell> = Index::new();
-
-/// A stack to look up.
-#[derive(Clone)]
-pub(crate) struct Frames<I> {
-    pub(crate) depth: usize,
-    /// The same for the same frames.
-    pub(crate) hash: u64,
-    /// `depth` frames, leaf first, unit avma.
-    pub(crate) leaf_first: I,
-}
-
-/// The record of a stack, and whether it is new. `None` without memory or beyond the limit.
-pub(crate) fn context(
-    stack: &Frames<impl Iterator<Item = u64> + Clone>,
-    truncated: bool,
-) -> Option<(Ptr<ContextCell>, bool)> {
-    let Frames { depth, hash, .. } = *stack;
-    let is_this = |context: &Ptr<ContextCell>| {
-        context.hash == hash
-            && context.depth as usize == depth
-            && context.frames().iter().zip(stack.leaf_first.clone()).all(|(known, frame)| *known == frame)
-    };
-    if let Some(context) = CONTEXT_INDEX.find(hash, is_this) {
-        return Some((context, false));
-    }
-    let mut contexts = CONTEXTS.lock();
-    if let Some(context) = CONTEXT_INDEX.find(hash, is_this) {
-        return Some((context, false));
-    }
-    if contexts.records.taken_bytes > MAX_CONTEXT_BYTES && depth != 0 {
-        return None;
-    }
-    let record = ContextCell {
-        hash,
-        next: 0,
-        tctxs: Link::none(),
-        depth: depth as u32,
-        flags: if truncated { CONTEXT_TRUNCATED } else { 0 },
-    };
-    let context = contexts.records.append(&jeprobe_root.contexts, record, depth, stack.leaf_first.clone())?;
-    let count = contexts.count;
-    if !CONTEXT_INDEX.insert_locked(hash, context, count) {
-        return None;
-    }
-    contexts.count += 1;
-    Some((context, true))
-}
-
-/// The record of samples without a stack.
-pub(crate) fn no_context(truncated: bool) -> Option<Ptr<ContextCell>> {
-    let none = Frames { depth: 0, hash: hash_frames(&[]), leaf_first: core::iter::empty() };
-    context(&none, truncated).map(|(context, _)| context)
-}
-
-fn tctx_hash(context: usize, thread: usize) -> u64 {
-    (context as u64).rotate_left(32) ^ thread as u64
-}
-
-/// Tctxs of a context that are looked through one by one; where there are more, the index knows all of them. Most stacks
-/// belong to one thread or to a few.
-const LISTED: usize = 8;
-
-fn tctxs_of(context: Ptr<ContextCell>) -> impl Iterator<Item = Ptr<TctxCell>> {
-    core::iter::successors(context.tctxs.get(), |tctx| tctx.next.get())
-}
-
-fn find_tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option<Ptr<TctxCell>> {
-    let of_thread = |tctx: &Ptr<TctxCell>| tctx.thread.get().is_some_and(|t| t.same(thread));
-    let newest = context.tctxs.get()?;
-    tctxs_of(context).take(LISTED).find(of_thread).or_else(|| {
-        if newest.ordinal < LISTED as u64 {
-            return None;
-        }
-        TCTX_INDEX.find(tctx_hash(context.addr(), thread.addr()), |tctx| {
-            of_thread(tctx) && tctx.context.get().is_some_and(|c| c.same(context))
-        })
-    })
-}
-
-/// The counts of a stack in a thread, which is the calling one; `None` without memory.
-pub(crate) fn tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option<Ptr<TctxCell>> {
-    if let Some(tctx) = find_tctx(context, thread) {
-        return Some(tctx);
-    }
-    let mut tctxs = TCTXS.lock();
-    if let Some(tctx) = find_tctx(context, thread) {
-        return Some(tctx);
-    }
-    let newest = context.tctxs.get();
-    let record = TctxCell::blank(newest.map_or(0, |newest| newest.ordinal + 1));
-    record.context.set(Some(context));
-    record.thread.set(Some(thread));
-    record.next.set(newest);
-    let made = tctxs.records.append(&jeprobe_root.tctxs, record, 0, core::iter::empty())?;
-    // Before the list says that there are so many: who sees that relies on the index.
-    let all = made.ordinal == LISTED as u64;
-    if made.ordinal >= LISTED as u64 {
-        let listed = tctxs_of(context).take(if all { LISTED } else { 0 });
-        for tctx in core::iter::once(made).chain(listed) {
-            let hash = tctx_hash(context.addr(), tctx.thread.get().map_or(0, Ptr::addr));
-            if !TCTX_INDEX.insert_locked(hash, tctx, tctxs.count) {
-                return None;
-            }
-            tctxs.count += 1;
-        }
-    }
-    context.tctxs.set(Some(made));
-    Some(made)
-}
+use super::segments::each_live;
+use super::{stacks, threads};
 
 /// A sample to record.
 #[derive(Clone, Copy)]
@@ -263,10 +127,7 @@ pub(crate) fn clear() {
     jeprobe_root.epoch.fetch_add(1, Ordering::Relaxed);
     // Cumulative counts first: a sample recorded in between is then removed from the current ones below and stays in
     // `cumulative`, so that cumulative never falls below current.
-    {
-        let _contexts = CONTEXTS.lock();
-        CONTEXT_INDEX.each(|context| tctxs_of(context).for_each(|tctx| tctx.cumulative.clear()));
-    }
+    stacks::each_tctx(|tctx| tctx.cumulative.clear());
     each_live(|live| {
         // Acquire: as in `end`. The owner waits while the state is busy.
         let ours = live.state.compare_exchange(LIVE_SET, LIVE_BUSY, Ordering::AcqRel, Ordering::Relaxed);
@@ -280,11 +141,9 @@ pub(crate) fn clear() {
 
 /// In the child of a fork: counts all live samples anew, whatever the other threads were about to change.
 fn recount() {
-    CONTEXT_INDEX.each(|context| {
-        tctxs_of(context).for_each(|tctx| {
-            tctx.freed.clear();
-            tctx.kept.clear();
-        });
+    stacks::each_tctx(|tctx| {
+        tctx.freed.clear();
+        tctx.kept.clear();
     });
     threads::forget_samples();
     each_live(|live| {
@@ -305,22 +164,19 @@ fn recount() {
 /// Takes all locks of the table in rank order.
 pub(crate) fn prefork() {
     threads::prefork();
-    CONTEXTS.lock_for_fork();
-    TCTXS.lock_for_fork();
+    stacks::prefork();
     lives::prefork();
 }
 
 pub(crate) fn postfork_parent() {
     lives::postfork_parent();
-    TCTXS.unlock_for_fork();
-    CONTEXTS.unlock_for_fork();
+    stacks::postfork_parent();
     threads::postfork_parent();
 }
 
 pub(crate) fn postfork_child() {
     lives::postfork_child();
-    TCTXS.reset_in_child();
-    CONTEXTS.reset_in_child();
+    stacks::postfork_child();
     threads::postfork_child();
     recount();
 }
@@ -332,11 +188,13 @@ mod tests {
     use std::sync::{Mutex, MutexGuard};
     use std::vec::Vec;
 
+    use jeprobe_abi::logic::hash_frames;
     use jeprobe_abi::reader::{RemoteMemory, Table, TableError, Unreadable};
     use jeprobe_abi::root::Counts;
     use jeprobe_abi::unbias;
 
-    use super::super::records::OwnMemory;
+    use super::super::segments::OwnMemory;
+    use super::super::stacks::{Frames, context, tctx};
     use super::*;
 
     /// The table is one per process: tests of it take turns and start from nothing.
@@ -571,22 +429,6 @@ mod tests {
         let again = core::iter::repeat_with(|| threads::start(3).expect("memory")).take(50).find(|t| t.same(thread));
         let again = again.expect("reused");
         assert!(again.uid.load(Ordering::Relaxed) > uid);
-    }
-
-    #[test]
-    fn a_stack_of_many_threads_has_one_count_for_each() {
-        let _turn = turn();
-        let (context, _) = stack(&[31, 32], false).expect("memory");
-        let (other, _) = stack(&[33, 32], false).expect("memory");
-        let threads: Vec<_> = (0..40).map(|tid| threads::start(tid).expect("memory")).collect();
-        let of = |context| threads.iter().map(|thread| tctx(context, *thread).expect("memory").addr()).collect();
-        let made: Vec<usize> = of(context);
-        let others: Vec<usize> = of(other);
-        assert_eq!((of(context), of(other)), (made.clone(), others.clone()));
-        let mut all = [made, others].concat();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), 80);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use crate::prim::{AtomicU32, AtomicU64, Ordering};
 
 use jeprobe_abi::root::KIND_THREAD;
 
-use super::records::{Appender, Own, Ptr, ThreadCell, alloc_value, jeprobe_root};
+use super::records::{Own, Ptr, ThreadCell, jeprobe_root};
+use super::segments::{Appender, alloc_value};
 use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
 

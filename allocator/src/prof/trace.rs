@@ -3,8 +3,7 @@
 //! ```text
 //!  way      the allocator's own frames, up to the program's (`way.rs`)
 //!  familiar stacks that were found before, with their counts (`familiar.rs`)
-//!  frames   root ─► … ─► leaf      the stack as the last walk found it: pc, sp, bp, rule of each frame
-//!  links    root ─► … ─► leaf      the words of the stack that led from each frame to its caller: place, value
+//!  last     root ─► … ─► leaf      the stack as the last walk found it, and the words that led the walk (`last.rs`)
 //!  fresh    leaf ─► …              frames of this walk that the last one did not have
 //! ```
 //!
@@ -15,10 +14,8 @@
 //! however the words came there: deeper calls, coroutines and `longjmp` in between do not matter. At the first word
 //! that differs the walk goes on by rules from the frame that it is sure of.
 //!
-//! I-TRACE-1: rules are those of one generation of the modules; a trace of another is forgotten. I-TRACE-2: an
-//! `Opaque` frame is never taken over: its step may depend on words that are not remembered. I-TRACE-3: the outermost
-//! frame's step is always taken anew, as its end may be a word of the stack. I-TRACE-4: the slots of the links that lead
-//! outward from a frame lie between its stack pointer and `high` - 8, but for those of the first `loose` links.
+//! I-TRACE-1: rules are those of one generation of the modules; a trace of another is forgotten. I-TRACE-4: what is kept of the
+//! last walk is of the stack that ends at `high`.
 //!
 //! So a match can only be stale as a rule can: code that took the place of other code, at the same address, within the
 //! second or two in which nobody looked at the mappings.
@@ -31,13 +28,13 @@ extern crate alloc;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use jeprobe_abi::abi::MAX_FRAMES;
-use jeprobe_abi::logic::{HASH_SEED, hash_end, hash_step};
-
 use super::familiar::{Familiars, Kept, Recalled};
+pub(crate) use super::last::Walked;
+use super::last::{Fresh, Last};
 use super::records::{Ptr, TctxCell};
 use super::rule::{self, EndedBy, Key, Kind, Registers, Rule, Rules, Step};
-use super::way::{self, Link, Start, Ways, Words};
+use super::way::{self, Start, Ways, Words};
+use jeprobe_abi::abi::MAX_FRAMES;
 
 /// Frames walked at most: those that are kept and some more, of which the outermost are kept.
 const MAX_DEPTH: usize = MAX_FRAMES + 20;
@@ -46,63 +43,18 @@ const FIRST_ROOM: usize = 40;
 /// Generation of no modules.
 const NEVER: u64 = u64::MAX;
 
-/// A frame that the walk came to by a rule.
-#[derive(Clone, Copy)]
-struct Fresh {
-    at: Registers,
-    rule: Rule,
-}
-
-#[derive(Clone, Copy)]
-struct Frame {
-    at: Registers,
-    rule: Rule,
-    /// Hash of the frames from the root to this one.
-    hash: u64,
-    /// Links that lead from this frame to the root: the first so many.
-    links: u32,
-    /// The rest of the walk depends on `at.bp`.
-    needs_bp: bool,
-    /// This frame or one nearer to the root is doubtful.
-    doubtful: bool,
-}
-
-/// Never holds: the step may depend on words that are not remembered.
-const NO_LINK: Link = Link { slot: u64::MAX, value: 0 };
-
 /// What one thread remembers of its last walk.
 pub(crate) struct Trace {
     ways: Ways,
     familiars: Familiars,
-    /// Root first.
-    frames: Vec<Frame>,
-    links: Vec<Link>,
-    /// Links up to the last one that never holds.
-    loose: usize,
+    last: Last,
     fresh: Vec<Fresh>,
     generation: u64,
     /// Result for `max` frames.
     found: Walked,
     max: usize,
-    /// How the outermost frame ended: `End` or `Broken`.
-    end: Step,
     /// End of the stack that the frames are of.
     high: u64,
-}
-
-/// What a walk found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Walked {
-    /// Frames to keep.
-    pub(crate) depth: usize,
-    /// Hash of these frames; the same for the same frames.
-    pub(crate) hash: u64,
-    /// The walk ended before the outermost frame.
-    pub(crate) truncated: bool,
-    /// The modules may have changed.
-    pub(crate) doubtful: bool,
-    /// The very frames of the walk before.
-    pub(crate) same: bool,
 }
 
 impl Trace {
@@ -111,18 +63,13 @@ impl Trace {
         let mut trace = Trace {
             ways: Ways::NONE,
             familiars: Familiars::NONE,
-            frames: Vec::new(),
-            links: Vec::new(),
-            loose: 0,
+            last: Last::new(FIRST_ROOM)?,
             fresh: Vec::new(),
             generation: NEVER,
             found: Walked { depth: 0, hash: 0, truncated: true, doubtful: true, same: false },
             max: 0,
-            end: Step::Broken,
             high: 0,
         };
-        trace.links.try_reserve_exact(FIRST_ROOM).ok()?;
-        trace.frames.try_reserve_exact(FIRST_ROOM).ok()?;
         trace.fresh.try_reserve_exact(FIRST_ROOM).ok()?;
         Some(Box::new(trace))
     }
@@ -131,19 +78,13 @@ impl Trace {
     pub(crate) fn forget(&mut self) {
         self.ways.forget();
         self.forget_counts();
-        self.forget_frames();
+        self.last.forget();
         self.generation = NEVER;
     }
 
     /// Forgets whose counts go with which stacks.
     pub(crate) fn forget_counts(&mut self) {
         self.familiars.forget();
-    }
-
-    fn forget_frames(&mut self) {
-        self.frames.clear();
-        self.links.clear();
-        self.loose = 0;
     }
 
     /// True when the frames were found by the rules of this generation.
@@ -165,16 +106,16 @@ impl Trace {
     ) -> Walked {
         self.adopt(generation);
         if self.high != high {
-            self.forget_frames();
+            self.last.forget();
             self.high = high;
         }
-        let last = self.frames.len();
+        let last = self.last.frames.len();
         self.fresh.clear();
         let program = if start.in_program { Step::Caller(start.at) } else { self.leave(start.at, words, rules) };
         let kept = match program {
             Step::Caller(program) => self.meet(program, words, rules),
             end => {
-                self.end = end;
+                self.last.end = end;
                 0
             }
         };
@@ -182,12 +123,12 @@ impl Trace {
             self.found.same = true;
             return self.found;
         }
-        self.take_over(kept);
+        self.last.take_over(kept, &mut self.fresh);
         if self.max != max {
             self.forget_counts();
             self.max = max;
         }
-        self.found = self.result();
+        self.found = self.last.result(max);
         self.found
     }
 
@@ -219,8 +160,8 @@ impl Trace {
     /// Keeps the counts of the stack that the last walk found.
     #[inline(never)]
     pub(crate) fn keep(&mut self, tctx: Ptr<TctxCell>) {
-        let (Some(root), Some(top)) = (self.frames.first(), self.frames.last()) else { return };
-        if self.generation == NEVER || self.loose != 0 || self.found.doubtful || self.end != Step::End {
+        let (Some(root), Some(top)) = (self.last.frames.first(), self.last.frames.last()) else { return };
+        if self.generation == NEVER || self.last.loose != 0 || self.found.doubtful || self.last.end != Step::End {
             return;
         }
         let zero_slot = match root.rule.ended_by(root.at) {
@@ -228,7 +169,7 @@ impl Trace {
             EndedBy::Zero(slot) => Some(slot),
             EndedBy::Unknown => return,
         };
-        let links = self.links.get(..top.links as usize).unwrap_or(&[]);
+        let links = self.last.links.get(..top.links as usize).unwrap_or(&[]);
         let kept = Kept { at: top.at, needs_bp: top.needs_bp, high: self.high, links, zero_slot };
         self.familiars.keep(&kept, Recalled { tctx, truncated: self.found.truncated });
     }
@@ -289,23 +230,23 @@ impl Trace {
     #[inline]
     fn meet(&mut self, mut at: Registers, words: &impl Words, rules: &mut impl Rules) -> usize {
         // Frames of the last walk that may still be met.
-        let mut left = self.frames.len();
+        let mut left = self.last.frames.len();
         loop {
-            while let Some(frame) = self.frames.get(left.wrapping_sub(1))
+            while let Some(frame) = self.last.frames.get(left.wrapping_sub(1))
                 && frame.at.sp < at.sp
             {
                 left -= 1;
             }
-            if let Some(frame) = self.frames.get(left.wrapping_sub(1))
+            if let Some(frame) = self.last.frames.get(left.wrapping_sub(1))
                 && frame.at.sp == at.sp
                 && frame.at.pc == at.pc
                 && (frame.at.bp == at.bp || !frame.needs_bp)
             {
-                let held = self.held(left - 1, words);
-                if held == 0 && self.ends_as_before(words) {
+                let held = self.last.held(left - 1, words);
+                if held == 0 && self.last.ends_as_before(words) {
                     return left;
                 }
-                for frame in self.frames.get(held + 1..left).unwrap_or(&[]).iter().rev() {
+                for frame in self.last.frames.get(held + 1..left).unwrap_or(&[]).iter().rev() {
                     // Frame pointers that no step needed were not compared: the remembered one may be old.
                     let frame = Fresh { at: Registers { bp: at.bp, ..frame.at }, rule: frame.rule };
                     if frame.rule.restores_bp() {
@@ -314,7 +255,7 @@ impl Trace {
                     self.fresh.push(frame);
                 }
                 if held + 1 < left
-                    && let Some(frame) = self.frames.get(held)
+                    && let Some(frame) = self.last.frames.get(held)
                 {
                     at = Registers { bp: at.bp, ..frame.at };
                 }
@@ -322,123 +263,29 @@ impl Trace {
             }
             let key = Key::caller(at.pc);
             let Some(rule) = rule::known(key, self.generation).or_else(|| rules.find(key)) else {
-                self.end = Step::Broken;
+                self.last.end = Step::Broken;
                 return 0;
             };
             self.fresh.push(Fresh { at, rule });
             if self.fresh.len() == MAX_DEPTH {
                 // No end, but no doubt either. The root is not one: nothing can be taken over.
-                self.end = Step::End;
+                self.last.end = Step::End;
                 self.generation = NEVER;
                 return 0;
             }
             match take(rule, at, key, words, rules) {
                 Step::Caller(caller) => at = caller,
                 end => {
-                    self.end = end;
+                    self.last.end = end;
                     return 0;
                 }
             }
         }
     }
 
-    /// The outermost frame to which the words still lead that led the last walk from frame `top` outward.
-    #[inline]
-    fn held(&self, top: usize, words: &impl Words) -> usize {
-        let count = self.frames.get(top).map_or(0, |frame| frame.links as usize);
-        let solid = self.links.get(self.loose..count).unwrap_or(&[]);
-        let rest = count - words.holding(0, solid);
-        if rest == 0 {
-            return 0;
-        }
-        // Link `rest - 1` does not hold: it is of the step of the frame inside of the outermost one that needs no more.
-        let inside = self.frames.get(..=top).unwrap_or(&[]);
-        let caller = inside.iter().rposition(|frame| (frame.links as usize) < rest);
-        caller.map_or(0, |caller| caller + 1)
-    }
-
-    /// Takes the outermost frame's step again. Its frame pointer is the remembered one if the step needs it.
-    fn ends_as_before(&self, words: &impl Words) -> bool {
-        self.frames.first().is_some_and(|root| {
-            root.rule.kind() != Kind::Opaque && root.rule.step(root.at, |addr| words.read(addr)) == self.end
-        })
-    }
-
-    /// Puts the fresh frames above the first `kept` of the last walk.
-    fn take_over(&mut self, kept: usize) {
-        self.frames.truncate(kept);
-        let mut caller = self.frames.last().copied();
-        self.links.truncate(caller.map_or(0, |caller| caller.links as usize));
-        if self.loose > self.links.len() {
-            self.loose = self.links.iter().rposition(|link| link.slot == u64::MAX).map_or(0, |last| last + 1);
-        }
-        self.frames.reserve(self.fresh.len());
-        self.links.reserve(2 * self.fresh.len());
-        while let Some(Fresh { at, rule }) = self.fresh.pop() {
-            let mut hash = HASH_SEED;
-            let mut rest_needs = false;
-            let mut doubtful = rule.is_doubtful();
-            if let Some(caller) = &caller {
-                hash = caller.hash;
-                rest_needs = caller.needs_bp;
-                doubtful |= caller.doubtful;
-                self.link(at, rule, caller);
-            }
-            let needs_bp = match rule.kind() {
-                Kind::Pointer | Kind::PointerStrict | Kind::Opaque => true,
-                Kind::Stack => rest_needs && !rule.restores_bp(),
-                Kind::End => false,
-            };
-            let links = self.links.len() as u32;
-            let frame = Frame { at, rule, hash: hash_step(hash, at.pc), links, needs_bp, doubtful };
-            self.frames.push(frame);
-            caller = Some(frame);
-        }
-    }
-
-    #[inline]
-    fn link(&mut self, at: Registers, rule: Rule, caller: &Frame) {
-        let slot = rule.bp_slot(at);
-        // Below the frame nothing can be relied upon.
-        if rule.kind() == Kind::Opaque || (rule.restores_bp() && slot < at.sp) {
-            self.links.push(NO_LINK);
-            self.loose = self.links.len();
-            return;
-        }
-        self.links.push(Link { slot: caller.at.sp.wrapping_sub(8), value: caller.at.pc });
-        if caller.needs_bp && rule.restores_bp() {
-            self.links.push(Link { slot, value: caller.at.bp });
-        }
-    }
-
-    fn result(&self) -> Walked {
-        let frames = self.frames.as_slice();
-        let depth = frames.len().min(self.max);
-        let doubtful = self.end == Step::Broken || frames.last().is_some_and(|frame| frame.doubtful);
-        let leaf = |frame: &Frame| frame.at.pc.wrapping_sub(1);
-        let hash = match frames.get(frames.len() - depth..) {
-            Some([below @ .., top]) if frames.len() == depth => {
-                hash_step(below.last().map_or(HASH_SEED, |frame| frame.hash), leaf(top))
-            }
-            Some([below @ .., top]) => {
-                hash_step(below.iter().fold(HASH_SEED, |hash, frame| hash_step(hash, frame.at.pc)), leaf(top))
-            }
-            _ => HASH_SEED,
-        };
-        let truncated = self.end == Step::Broken || depth < frames.len();
-        Walked { depth, hash: hash_end(hash), truncated, doubtful, same: false }
-    }
-
     /// The frames of the last walk, leaf first: return addresses, but the leaf, which is the last byte of its call.
     pub(crate) fn frames(&self, walked: Walked) -> impl Iterator<Item = u64> + Clone {
-        let kept = self.frames.get(self.frames.len().saturating_sub(walked.depth)..).unwrap_or(&[]);
-        // Readers of heap files take the leaf as it is and one off all others: the leaf is named by the last byte of
-        // its call, not by the byte behind it, which may belong to the next line or function.
-        let (callers, leaf) = match kept {
-            [callers @ .., leaf] => (callers, Some(leaf.at.pc.wrapping_sub(1))),
-            [] => (kept, None),
-        };
-        leaf.into_iter().chain(callers.iter().rev().map(|frame| frame.at.pc))
+        self.last.frames(walked)
     }
 }
 
@@ -451,8 +298,9 @@ fn take(rule: Rule, at: Registers, key: Key, words: &impl Words, rules: &mut imp
 #[cfg(test)]
 mod tests {
     use super::super::machine::{HIGH, Machine, OWN, Pretended};
-    use super::super::records::alloc_value;
+    use super::super::segments::alloc_value;
     use super::*;
+    use jeprobe_abi::logic::{HASH_SEED, hash_end, hash_step};
     use std::cell::{Cell, RefCell};
     use std::collections::BTreeMap;
     use std::vec::Vec;

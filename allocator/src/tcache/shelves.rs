@@ -24,8 +24,10 @@ use crate::sizeclass::{NBINS, size_of_index};
 const PLACES: usize = 15;
 /// Regions that are fetched at once at most.
 const BATCH: usize = PLACES.div_ceil(2);
-/// Bytes of a class that are kept at most, if that is more than one region.
+/// Bytes of a class that are kept at most, if that is more than [`LEAST`] regions.
 const MOST_BYTES: usize = 4096;
+/// Regions that every shelf may keep.
+const LEAST: usize = 4;
 
 /// The shelves of all small classes; none before the first sample of a thread.
 pub(super) struct Shelves(Slice<Shelf>);
@@ -49,7 +51,7 @@ const _: () = assert!(size_of::<Shelf>() == 128);
 const IDLE_VISITS: u16 = 16;
 
 fn most(class: usize) -> usize {
-    (MOST_BYTES / size_of_index(class)).clamp(1, PLACES)
+    (MOST_BYTES / size_of_index(class)).clamp(LEAST, PLACES)
 }
 
 impl Shelves {
