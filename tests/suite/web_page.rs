@@ -330,7 +330,39 @@ fn a_process_is_watched_while_it_runs() {
     drawn(&browser, "timeline");
     target.tell("end");
     target.finish().ok().discard();
+    // The end is said on the page and on the terminal; what was read last stays.
     browser.wait("document.querySelector('.live.ended')");
+    let said = "has ended; the page shows what was read last";
+    assert!(browser.text("document.getElementById('live').innerText").contains(said));
+    assert!(browser.text("document.getElementById('total').innerText").starts_with("24.0 MiB"));
+    assert_eq!(browser.log(), "");
+    page.server.signal(libc::SIGINT);
+    let ended = page.server.finish().ok();
+    assert!(ended.stderr.contains(said), "{ended}");
+}
+
+#[test]
+fn narrow_frames_do_not_reach_over_their_neighbours() {
+    if let Some(why) = browser::missing() {
+        skip!("{why}");
+    }
+    let directory = TempDir::new("web-narrow");
+    let mut names = "--- symbol\nbinary=unknown\n0x400000 main\n".to_owned();
+    let mut stacks = "---\n--- heap\nheap_v2/0\n  t*: 200: 200000 [0: 0]\n".to_owned();
+    for leaf in 1..=200 {
+        let address = 0x40_0000 + 16 * leaf;
+        names += &format!("{address:#x} leaf_{leaf}\n");
+        stacks += &format!("@ {address:#x} 0x400001\n  t*: 1: 1000 [0: 0]\n");
+    }
+    let heap = directory.join("narrow.heap");
+    std::fs::write(&heap, names + &stacks + "\nMAPPED_LIBRARIES:\n").expect("writable");
+    let page = Page::of_series(&[heap], &[]);
+    let browser = page.opened();
+    let widest =
+        "Math.max(...[...document.querySelectorAll('.frame[aria-level=\"3\"]')].map((frame) => frame.offsetWidth))";
+    let widest: f64 = browser.text(widest).parse().expect("a number");
+    let whole: f64 = browser.text("document.querySelector('.frame').offsetWidth").parse().expect("a number");
+    assert!(widest >= 1.0 && widest <= whole / 200.0 + 1.0, "{widest} of {whole}");
     assert_eq!(browser.log(), "");
     page.end();
 }

@@ -12,7 +12,7 @@ use super::explain::explain_recording;
 use super::load::{file_name, read, same_kind};
 use super::outcome::Outcome;
 use super::report_args::{Format, MergeArgs};
-use super::results::{file, keep, named_format};
+use super::results::{file, keep, name, named_format};
 use super::symbolize::{check_heap, write_profile};
 use super::term::Term;
 use crate::model::{Profile, printable};
@@ -56,7 +56,7 @@ pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
     let symbols = own_symbols(&merged);
     write_profile(&merged, &symbols, format, &args.output, term)?;
     let count = counted(args.inputs.len() as u64, "profile", "profiles");
-    term.say(format_args!("{count} merged into {}", args.output.display()));
+    term.say(format_args!("{count} merged into {}", name(&args.output)));
     explain_recording(&merged, &Options::default(), term);
     Ok(Outcome::Complete)
 }

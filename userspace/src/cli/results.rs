@@ -83,6 +83,11 @@ pub(super) fn file(output: Option<&PathBuf>) -> Option<&Path> {
     output.map(PathBuf::as_path).filter(|path| *path != Path::new("-"))
 }
 
+/// A result's name for messages.
+pub(super) fn name(output: &PathBuf) -> String {
+    file(Some(output)).map_or_else(|| "standard output".to_owned(), |path| path.display().to_string())
+}
+
 /// Fails when the result would replace one of the files that are read.
 pub(super) fn keep<'p>(output: Option<&Path>, inputs: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Error> {
     let Some(output) = output else { return Ok(()) };

@@ -14,7 +14,7 @@ use super::explain::explain;
 use super::load::{Loaded, load_files, name_all};
 use super::outcome::Outcome;
 use super::report_args::{Format, SymbolizeArgs};
-use super::results::{file, keep, named_format};
+use super::results::{file, keep, name, named_format};
 use super::term::Term;
 use crate::error::Error;
 use crate::model::{Kind, Profile};
@@ -45,7 +45,7 @@ pub fn run(args: &SymbolizeArgs, term: &mut Term) -> Result<Outcome> {
     term.say(format_args!(
         "{named} of {} named in {}",
         counted(all as u64, "address", "addresses"),
-        args.output.display()
+        name(&args.output)
     ));
     explain(&profile, &symbols, &Options::default(), term);
     Ok(if all > 0 && all == unnamed { Outcome::Partial } else { Outcome::Complete })

@@ -1,5 +1,6 @@
 // Zoom, moving and search in one SVG file. Wheel or + and -: zoom; drag or arrows: move; 0: whole picture;
-// / or Ctrl-F: search by regular expression, Escape: end of the search.
+// / or Ctrl-F: search by regular expression, Escape: end of the search. A picture that would be too small to be read as a whole
+// opens where its first box is, with a line that names the keys.
 (function () {
   "use strict";
   var svg = document.documentElement;
@@ -9,6 +10,28 @@
   var paper = svg.querySelector(".paper");
   var drag = null;
 
+  var READABLE = 0.3;
+  var OPENED = 0.8;
+  var keys = null;
+
+  /** Begins at the first box, when the whole is too small. */
+  function open() {
+    var scale = Math.min(window.innerWidth / whole.width, window.innerHeight / whole.height);
+    var box = svg.querySelector(".node");
+    if (!(scale > 0) || scale >= READABLE || !box) { return; }
+    var place = box.getBBox();
+    view.width = window.innerWidth / OPENED;
+    view.height = window.innerHeight / OPENED;
+    view.x = place.x + place.width / 2 - view.width / 2;
+    view.y = Math.min(place.y - 40, whole.y + 40);
+    keys = document.createElementNS("http://www.w3.org/2000/svg", "text");
+    keys.textContent = "a part of the picture is shown; drag or arrows: move, + and -: zoom, 0: whole picture, /: search";
+    keys.setAttribute("fill", "#57606a");
+    keys.setAttribute("stroke", "#ffffff");
+    keys.setAttribute("paint-order", "stroke");
+    svg.appendChild(keys);
+  }
+
   function show() {
     svg.setAttribute("viewBox", [view.x, view.y, view.width, view.height].join(" "));
     // The paper covers what is seen, whatever the shape of the window.
@@ -16,6 +39,13 @@
     paper.setAttribute("y", view.y - 2 * view.height);
     paper.setAttribute("width", 5 * view.width);
     paper.setAttribute("height", 5 * view.height);
+    if (keys) {
+      var unit = Math.max(view.width / window.innerWidth, view.height / window.innerHeight);
+      keys.setAttribute("x", view.x + 10 * unit);
+      keys.setAttribute("y", view.y + view.height - 10 * unit);
+      keys.setAttribute("font-size", 12 * unit);
+      keys.setAttribute("stroke-width", 6 * unit);
+    }
   }
 
   function point(event) {
@@ -77,5 +107,6 @@
     } else { return; }
     event.preventDefault();
   });
+  open();
   show();
 }());

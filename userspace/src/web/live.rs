@@ -22,9 +22,12 @@ use crate::proc::pids;
 use crate::remote::switch::Switch;
 use crate::remote::target::Target;
 use crate::symbolize::{Sources, jit, resolve};
+use crate::wait::PidFd;
 
 const READ_EVERY: Duration = Duration::from_secs(2);
 const READ_SHARE: u32 = 10;
+/// Between two looks at whether the process is still there.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// A process and the switch of its sampling.
 #[derive(Debug)]
@@ -79,8 +82,14 @@ impl Live {
     /// Reads until the other end of `stop` goes away, or the process does, which is told; then switches sampling back.
     pub fn watch(mut self, app: &Arc<App>, stop: &Receiver<()>, tell: impl FnOnce(&str)) {
         let mut pause = READ_EVERY;
-        while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(pause) {
+        let mut next = Instant::now() + pause;
+        let pidfd = PidFd::open(self.pid()).ok();
+        while let Err(RecvTimeoutError::Timeout) = stop.recv_timeout(pause.min(LOOK_EVERY)) {
             let now = Instant::now();
+            // Its end is told at once; readings of a large process are far between.
+            if now < next && !pidfd.as_ref().is_some_and(PidFd::has_ended) {
+                continue;
+            }
             if let Err(error) = self.read(app) {
                 let (pid, name) = (self.pid(), self.name());
                 let why = match pids::status(pid) {
@@ -95,6 +104,7 @@ impl Live {
                 return;
             }
             pause = READ_EVERY.max(now.elapsed() * READ_SHARE);
+            next = Instant::now() + pause;
         }
     }
 }

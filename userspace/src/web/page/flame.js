@@ -9,6 +9,8 @@ import { get, set } from "./state.js";
 
 const ROW = 20;
 const NARROWEST = 1.5;
+// Below it, a frame has no name.
+const NAMED = 24;
 
 let drawn = null;
 
@@ -83,7 +85,9 @@ function make({ node, depth, x, width, above }, deepest, isDown, regex, zoom) {
     type: "button", class: "frame", role: "treeitem", tabindex: "-1", "data-node": node,
     "aria-level": depth + 1, "aria-label": text(node),
     click: () => choose(node), mouseenter: () => describe(node), focus: () => describe(node),
-  }, width > 24 ? name : "");
+  }, width > NAMED ? name : "");
+  // What surrounds a name would make it wider than it is, and reach over its neighbour.
+  frame.classList.toggle("thin", width <= NAMED);
   frame.classList.toggle("above", Boolean(above));
   frame.classList.toggle("chosen", node > 0 && name === get("fn"));
   if (regex && node > 0) { frame.classList.add(regex.test(name) ? "hit" : "miss"); }
@@ -175,5 +179,5 @@ export function found(profile, value) {
     }
   }
   const count = hits.filter(Boolean).length;
-  return `${count} function${count === 1 ? "" : "s"} match: ${amount(held, value % 2 === 0)}, ${percent(held, total)}`;
+  return `${count} ${count === 1 ? "function matches" : "functions match"}: ${amount(held, value % 2 === 0)}, ${percent(held, total)}`;
 }
