@@ -1,7 +1,7 @@
 //! `jeprobe attach` and `jeprobe system` with probes, on a program under the library.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -210,14 +210,65 @@ fn system_takes_processes_that_were_there_and_that_start_later() {
     let ended = command.finish();
     assert!(matches!(ended.code(), 0 | 3), "{ended}");
     for (pid, bytes) in wanted {
-        let file = fs::read_dir(dir.join("out"))
-            .expect("written")
-            .flatten()
-            .map(|entry| entry.path())
-            .find(|path| path.to_string_lossy().ends_with(&format!(".{pid}.heap")))
-            .unwrap_or_else(|| panic!("no profile of {pid}: {ended}"));
         assert!(ended.stdout.lines().any(|line| line.trim_start().starts_with(&pid.to_string())), "{ended}");
-        about(inuse_bytes(&file), bytes);
+        about(inuse_bytes(&file_of(&dir, pid)), bytes);
     }
     assert!(dir.join("out/merged.heap").exists());
+}
+
+/// One process samples too often: all are read from then on, the calm ones probed one by one, and those that start later are
+/// seen from their first block on.
+#[test]
+fn system_reads_tables_once_a_process_samples_too_often() {
+    need_probes!();
+    let dir = TempDir::new("system-read");
+    let library = artefact::library().expect("the library under test");
+    let mut calm = holder();
+    let mut busy = Run::preloaded(compile::program("churn.c", &["-pthread"])).conf("lg_prof_sample:16").spawn();
+    busy.ready();
+    let mut command = Run::new("/bin/sh")
+        .args(["-c", "exec \"$0\" \"$@\" 2>&1"])
+        .arg(artefact::command())
+        .args(["system", "--mode", "ebpf", "--verbose", "--out-dir", "out"])
+        .dir(dir.path())
+        .spawn();
+    command.wait_for_text("end with Ctrl-C");
+    assert_eq!(semaphores(calm.pid(), &library), [2, 1, 1, 2], "every process is probed");
+    order(&mut busy, "run");
+    told(&mut command, busy.pid(), "samples too often");
+    told(&mut command, calm.pid(), "each sample and free is probed");
+    assert_eq!(semaphores(calm.pid(), &library), [2, 1, 1, 2], "one of its own");
+    assert_eq!(semaphores(busy.pid(), &library), [1, 0, 1, 1], "it samples, and is not trapped");
+    let mut late = holder();
+    told(&mut command, late.pid(), "under observation");
+    for target in [&mut calm, &mut late] {
+        order(target, "2000");
+    }
+    // What a probed process did before it was killed is all there.
+    calm.signal(libc::SIGKILL);
+    let calm_pid = calm.pid();
+    calm.finish();
+    told(&mut command, calm_pid, "ended");
+    command.signal(libc::SIGINT);
+    let ended = command.finish();
+    assert!(matches!(ended.code(), 0 | 3), "{ended}");
+    for (pid, bytes) in [(calm_pid, ORDERED), (late.pid(), HELD + ORDERED)] {
+        about(inuse_bytes(&file_of(&dir, pid)), bytes);
+    }
+    assert!(file_of(&dir, busy.pid()).exists(), "{ended}");
+    assert_eq!(semaphores(late.pid(), &library), [0; 4]);
+}
+
+/// Waits for a line of the command about a process.
+fn told(command: &mut Target, pid: i32, what: &str) {
+    let of_process = format!("process {pid} (");
+    while !command.wait_for_text(&of_process).contains(what) {}
+}
+
+/// The file that `system` wrote of a process.
+#[track_caller]
+fn file_of(dir: &TempDir, pid: i32) -> PathBuf {
+    let end = format!(".{pid}.heap");
+    let mut files = fs::read_dir(dir.join("out")).expect("written").flatten().map(|entry| entry.path());
+    files.find(|path| path.to_string_lossy().ends_with(&end)).unwrap_or_else(|| panic!("no profile of {pid}"))
 }

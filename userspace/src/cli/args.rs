@@ -102,6 +102,10 @@ pub struct SystemArgs {
     /// Mean bytes between samples, as a power of two, in every process; restored afterwards.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=63))]
     pub lg_sample: Option<u32>,
+    /// Probe each sampled allocation and free, however many there are; else tables are read as soon as a process samples more
+    /// than a thousand times a second.
+    #[arg(long)]
+    pub every_event: bool,
 }
 
 #[derive(Debug, Args)]

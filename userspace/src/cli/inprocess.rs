@@ -17,6 +17,7 @@ use anyhow::Result;
 use super::args::AttachArgs;
 use super::deliver::{self, Finished, Stdout};
 use super::outcome::Outcome;
+use super::probes;
 use super::term::Term;
 use super::unsampled::Unsampled;
 use crate::error::Error;
@@ -172,11 +173,7 @@ fn describe(target: &Target, was_on: bool, args: &AttachArgs, term: &mut Term) {
     if args.duration.is_none() {
         term.say("end with Ctrl-C");
     }
-    if let Ok(status) = crate::proc::pids::status(target.pid)
-        && matches!(status.state, 'T' | 't')
-    {
-        term.warn(format_args!("process {} is stopped: nothing is allocated until it continues", target.pid));
-    }
+    probes::warn_if_stopped(target.pid, term);
 }
 
 fn finish(target: &Target, args: &AttachArgs, end: End, reading: Option<Reading>, term: &mut Term) -> Result<Outcome> {

@@ -24,7 +24,7 @@ use crate::member::Member;
 use crate::model::Profile;
 use crate::outfile;
 use crate::probe::attach::{self, AttachOptions};
-use crate::proc::exe;
+use crate::proc::{exe, pids};
 use crate::session::{Closed, Notice, Session, SessionError};
 use crate::track::pace::Way;
 use crate::units::counted;
@@ -73,7 +73,7 @@ pub fn run(
     for line in session.attachment().warnings() {
         term.warn(line);
     }
-    if session.way().is_some() {
+    if session.way(pid).is_some() {
         term.say(
             "the process's profile table is read four times a second until samples are seldom enough to be probed each",
         );
@@ -85,6 +85,7 @@ pub fn run(
     if let Some(member) = session.member(pid) {
         term.say(format_args!("sampling: one allocation per {} bytes on average", member.interval_in_force().0));
     }
+    warn_if_stopped(pid, term);
     if args.duration.is_none() {
         term.say("end with Ctrl-C");
     }
@@ -137,7 +138,7 @@ pub fn run(
                 describe(&mut profile, member);
                 unsampled.tell(&mut profile);
             }
-            finish(profile, &session, Some(exe::root_of(pid)), args, term)
+            finish(profile, session.way(pid), &session, Some(exe::root_of(pid)), args, term)
         }
         End::Gone(closed) => {
             session.stop();
@@ -182,25 +183,33 @@ fn finish_gone(closed: &Closed, session: &Session, args: &AttachArgs, term: &mut
     let mut profile = closed.profile();
     profile.add_note(line);
     describe(&mut profile, member);
-    finish(profile, session, None, args, term)?;
+    let way = if closed.was_read { Some(Way::Table) } else { session.way(member.pid) };
+    finish(profile, way, session, None, args, term)?;
     Ok(Outcome::Partial)
 }
 
 fn finish(
     mut profile: Profile,
+    way: Option<Way>,
     session: &Session,
     root: Option<std::path::PathBuf>,
     args: &AttachArgs,
     term: &mut Term,
 ) -> Result<Outcome> {
     add_losses(&mut profile, &session.losses());
-    term.say(match session.way() {
+    term.say(match way {
         Some(Way::Table) => "samples were read from the process's profile table",
         Some(Way::Probes) => "each sample was probed once they were seldom enough",
         None => "each sample was probed",
     });
     let finished = Finished { profile: &profile, written: None, root, stdout: Stdout::Ours };
     deliver::deliver(&finished, &args.output, profile.pid().unwrap_or(args.pid), term)
+}
+
+pub fn warn_if_stopped(pid: u32, term: &mut Term) {
+    if pids::status(pid).is_ok_and(|status| matches!(status.state, 'T' | 't')) {
+        term.warn(format_args!("process {pid} is stopped: nothing is allocated until it continues"));
+    }
 }
 
 pub fn add_losses(profile: &mut Profile, losses: &[u64]) {
@@ -258,10 +267,18 @@ pub fn tell(notices: &[Notice], term: &mut Term) {
                 term.say(format_args!("process {pid} ({before}) started another program"));
             }
             Notice::Exited { pid, name } => term.detail(format_args!("process {pid} ({name}) ended")),
-            Notice::Way { pid, name, way: Way::Table } => term.say(format_args!(
+            Notice::Hushed { pid, name } => term.say(format_args!(
+                "process {pid} ({name}) samples too often to be probed: from now on the profile table of each process is read, four times \
+                 a second at most, and those that sample seldom are probed one by one"
+            )),
+            Notice::Way { pid, name, way, is_one_of_many: true } => term.detail(format_args!(
+                "process {pid} ({name}): {}",
+                if *way == Way::Table { "its profile table is read" } else { "each sample and free is probed" }
+            )),
+            Notice::Way { pid, name, way: Way::Table, .. } => term.say(format_args!(
                 "process {pid} ({name}) samples too often to be probed: reading its profile table instead, four times a second"
             )),
-            Notice::Way { pid, name, way: Way::Probes } => {
+            Notice::Way { pid, name, way: Way::Probes, .. } => {
                 term.say(format_args!("process {pid} ({name}) samples seldom enough: from now on each sample and free is probed"));
             }
             Notice::File { path, result: Ok(()) } => term.say(format_args!("attached to {}", path.display())),

@@ -18,6 +18,7 @@ use super::term::Term;
 use super::{probes, tables};
 use crate::error::Error;
 use crate::outfile;
+use crate::probe::attach::AttachOptions;
 use crate::probe::privilege;
 use crate::session::{Session, SessionError};
 use crate::units::counted;
@@ -48,7 +49,7 @@ pub fn run(args: &SystemArgs, term: &mut Term) -> Result<Outcome> {
     if args.mode == Mode::Inprocess || !missing.is_empty() {
         return read_tables(args, &signals, harvest, term);
     }
-    let mut session = match Session::host(probes::options(args.stacks)) {
+    let mut session = match Session::host(AttachOptions { hushed: !args.every_event, ..probes::options(args.stacks) }) {
         Ok(session) => session,
         Err(SessionError::Attach(error)) if args.mode == Mode::Auto => {
             let error = anyhow::Error::from(error);

@@ -6,10 +6,14 @@
 //! missed; detaching goes the other way, and takes tens of milliseconds, in which frees would still arrive and
 //! allocations not. So an attachment ends at one moment: what happened after [`Attachment::stop`] began is not told.
 //!
+//! A hushed attachment has no probes on samples but for those of single processes ([`Attachment::probe_process`]); others
+//! that are never hit keep the semaphores raised, so that processes sample into their tables.
+//!
 //! Everything ends with the descriptors: [`Attachment::stop`], drop, or the death of this process. The kernel lowers
 //! the semaphores in all three cases.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -28,6 +32,7 @@ use super::hookfile::{Hook, Site};
 use super::load::{Kernel, LoadError};
 use super::ring::Event;
 use super::sys::{self, Cover, Tracefs};
+use super::tracepoints;
 use crate::proc::pids;
 use crate::remote::memory::ProcessMemory;
 use crate::wait::monotonic_ns;
@@ -49,7 +54,7 @@ pub struct AttachOptions {
     pub stacks: Stacks,
     /// Bytes of the ring; rounded up to a power of two of at least a page.
     pub ring_bytes: u32,
-    /// A process that can be left without probes on its samples, since its table can be read, begins so.
+    /// Processes may be left without probes on their samples when their tables can be read. A single one begins so.
     pub hushed: bool,
 }
 
@@ -117,6 +122,10 @@ struct Probe {
     _link: Option<OwnedFd>,
     _event: OwnedFd,
     hook: Hook,
+    /// Of a file whose hooks are all of one table, see [`can_hush`].
+    hushable: bool,
+    /// Set for this process in a host-wide attachment.
+    single: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -129,6 +138,8 @@ enum Scope {
 pub struct Attachment {
     scope: Scope,
     cover: Cover,
+    /// Of processes with probes of their own in a host-wide attachment: the thread that these belong to.
+    singles: BTreeMap<u32, u32>,
     stacks: Stacks,
     probes: Vec<Probe>,
     lifecycle: Vec<OwnedFd>,
@@ -140,7 +151,7 @@ pub struct Attachment {
     ended_ns: Option<u64>,
     /// The probes on samples are away, see [`Attachment::hush`].
     is_hushed: bool,
-    /// The one table of the process holds all that the probes tell.
+    /// The one table of the process, or of each, holds all that the probes tell.
     has_whole_table: bool,
     kernel: Kernel,
 }
@@ -158,7 +169,7 @@ impl Attachment {
         let scope = Scope::Process(hooks.pid);
         let cover = Cover::Process(pids::living_task(hooks.pid));
         let mut attachment = Attachment::prepare(scope, cover, options)?;
-        attachment.has_whole_table = options.stacks != Stacks::Kernel && can_hush(&hooks.files);
+        attachment.has_whole_table = options.stacks != Stacks::Kernel && has_one_table(&hooks.files);
         attachment.is_hushed = options.hushed && attachment.has_whole_table;
         for mapped in &hooks.files {
             attachment.add(&mapped.file)?;
@@ -171,7 +182,8 @@ impl Attachment {
 
     /// Attaches to every process that maps one of the files, now or later.
     pub fn host(files: &[Arc<HookFile>], options: AttachOptions) -> Result<Attachment, AttachError> {
-        let mut attachment = Attachment::prepare(Scope::Host, Cover::Host { cpu: online_cpu() }, options)?;
+        let mut attachment = Attachment::prepare(Scope::Host, Cover::Host { cpu: tracepoints::online_cpu() }, options)?;
+        attachment.has_whole_table = options.stacks != Stacks::Kernel;
         for file in files {
             attachment.add(file)?;
         }
@@ -195,7 +207,7 @@ impl Attachment {
         }
         (config.pidns_dev, config.pidns_ino) = own_pid_namespace();
         let mut warnings = Vec::new();
-        let fork_offsets = tracefs.as_ref().ok().and_then(|tracefs| fork_offsets(tracefs).ok());
+        let fork_offsets = tracefs.as_ref().ok().and_then(|tracefs| tracepoints::fork_offsets(tracefs).ok());
         if let Some((pid, flags)) = fork_offsets {
             (config.fork_pid_offset, config.fork_flags_offset) = (pid, flags);
         }
@@ -211,7 +223,7 @@ impl Attachment {
             let attached = match &tracefs {
                 Err(error) => Err(error.to_string()),
                 Ok(_) if !usable => Err("its record has another layout".to_owned()),
-                Ok(tracefs) => attach_tracepoint(&mut kernel, tracefs, program, tracepoint),
+                Ok(tracefs) => tracepoints::attach(&mut kernel, tracefs, program, tracepoint),
             };
             match attached {
                 Ok(event) => lifecycle.push(event),
@@ -221,6 +233,7 @@ impl Attachment {
         Ok(Attachment {
             scope,
             cover,
+            singles: BTreeMap::new(),
             stacks: options.stacks,
             probes: Vec::new(),
             lifecycle,
@@ -241,7 +254,7 @@ impl Attachment {
             return Ok(false);
         }
         let sites: Vec<&Site> = self.wanted(file).collect();
-        let probes = self.attach_sites(file, &sites)?;
+        let probes = self.attach_sites(file, &sites, None)?;
         self.keep(probes);
         let names = sites.iter().map(|site| site.name.clone()).collect();
         self.files.push(Attached { file: Arc::clone(file), names });
@@ -253,13 +266,42 @@ impl Attachment {
         self.is_hushed
     }
 
-    /// Takes away the probes that are hit by samples, of a process that began without them. It goes on sampling and
-    /// recording in its table, since those that are never hit keep its semaphores raised.
+    /// Takes away the probes that are hit by samples, where a table holds what they tell. Processes go on sampling and
+    /// recording there, since those that are never hit keep the semaphores raised.
     pub fn hush(&mut self) {
         self.is_hushed = true;
-        let (frequent, rare) = std::mem::take(&mut self.probes).into_iter().partition(|probe| is_frequent(probe.hook));
-        self.probes = rare;
-        let_go(frequent);
+        self.drop_probes(|probe| is_frequent(probe.hook) && probe.hushable);
+    }
+
+    fn drop_probes(&mut self, is_meant: impl Fn(&Probe) -> bool) {
+        let (meant, kept) = std::mem::take(&mut self.probes).into_iter().partition(is_meant);
+        self.probes = kept;
+        let_go(meant);
+    }
+
+    /// Sets probes on the samples of one process under a hushed host-wide attachment.
+    pub fn probe_process(&mut self, hooks: &ProcessHooks) -> Result<(), AttachError> {
+        let pid = hooks.pid;
+        self.unprobe_process(pid);
+        self.singles.insert(pid, pids::living_task(pid));
+        for MappedHooks { file, .. } in hooks.files.iter().filter(|mapped| can_hush(&mapped.file)) {
+            let sites: Vec<&Site> = file.hooks.sites.iter().filter(|site| is_frequent(site.hook)).collect();
+            match self.attach_sites(file, &sites, Some(pid)) {
+                Ok(probes) => self.keep(probes),
+                Err(error) => {
+                    self.unprobe_process(pid);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes those away again.
+    pub fn unprobe_process(&mut self, pid: u32) {
+        if self.singles.remove(&pid).is_some() {
+            self.drop_probes(|probe| probe.single == Some(pid));
+        }
     }
 
     /// Sets the probes that a hushed attachment does without.
@@ -268,7 +310,7 @@ impl Attachment {
         let files: Vec<Arc<HookFile>> = self.files.iter().map(|attached| Arc::clone(&attached.file)).collect();
         for file in files {
             let sites: Vec<&Site> = self.wanted(&file).filter(|site| is_frequent(site.hook)).collect();
-            match self.attach_sites(&file, &sites) {
+            match self.attach_sites(&file, &sites, None) {
                 Ok(probes) => self.keep(probes),
                 Err(error) => {
                     self.hush();
@@ -279,16 +321,16 @@ impl Attachment {
         Ok(())
     }
 
-    /// The table of the single process holds all that the probes tell.
+    /// The tables that can be read hold all that the probes tell.
     pub fn has_whole_table(&self) -> bool {
         self.has_whole_table
     }
 
     /// The probes of a single process belong to one of its threads, at first the first one, and end with it.
-    pub fn is_bound(&self) -> bool {
+    pub fn is_bound(&self, pid: u32) -> bool {
         match (self.scope, self.cover) {
             (Scope::Process(pid), Cover::Process(task)) => pids::task_lives(pid, task),
-            _ => true,
+            _ => self.singles.get(&pid).is_none_or(|&task| pids::task_lives(pid, task)),
         }
     }
 
@@ -301,7 +343,7 @@ impl Attachment {
         let mut probes = Vec::new();
         for file in files {
             let sites: Vec<&Site> = self.wanted(&file).collect();
-            match self.attach_sites(&file, &sites) {
+            match self.attach_sites(&file, &sites, None) {
                 Ok(more) => probes.extend(more),
                 Err(error) => {
                     self.cover = before;
@@ -320,14 +362,13 @@ impl Attachment {
         self.check_semaphores(pid, mapped).is_ok()
     }
 
-    /// Sites to probe: the context hook makes the process unwind, which a walk by the kernel does not want. Those that are
-    /// never executed serve a single process whose own stacks are taken.
+    /// Sites to probe: the context hook makes the process unwind, which a walk by the kernel does not want, nor do those that
+    /// are never executed serve it.
     fn wanted<'f>(&self, file: &'f HookFile) -> impl Iterator<Item = &'f Site> + use<'f> {
         let own_stacks = self.stacks != Stacks::Kernel;
-        let parks = own_stacks && matches!(self.scope, Scope::Process(_));
-        let is_hushed = self.is_hushed;
+        let is_hushed = self.is_hushed && can_hush(file);
         file.hooks.sites.iter().filter(move |site| match site.hook {
-            hook if is_parked(hook) => parks,
+            hook if is_parked(hook) => own_stacks,
             hook if is_frequent(hook) && is_hushed => false,
             Hook::Context => own_stacks,
             _ => true,
@@ -351,10 +392,15 @@ impl Attachment {
     }
 
     /// Sets probes in their order; all or none.
-    fn attach_sites(&mut self, file: &HookFile, sites: &[&Site]) -> Result<Vec<Probe>, AttachError> {
+    fn attach_sites(
+        &mut self,
+        file: &HookFile,
+        sites: &[&Site],
+        single: Option<u32>,
+    ) -> Result<Vec<Probe>, AttachError> {
         let mut sites = sites.to_vec();
         sites.sort_by_key(|site| rank(site.hook));
-        sites.into_iter().map(|site| self.attach_site(file, site)).collect()
+        sites.into_iter().map(|site| self.attach_site(file, site, single)).collect()
     }
 
     fn keep(&mut self, probes: Vec<Probe>) {
@@ -362,7 +408,7 @@ impl Attachment {
         self.probes.sort_by_key(|probe| rank(probe.hook));
     }
 
-    fn attach_site(&mut self, file: &HookFile, site: &Site) -> Result<Probe, AttachError> {
+    fn attach_site(&mut self, file: &HookFile, site: &Site, single: Option<u32>) -> Result<Probe, AttachError> {
         let failed = |source| AttachError::Probe { name: site.name.clone(), path: file.path.clone(), source };
         let program = match site.hook {
             Hook::Alloc => Some(("jeprobe_alloc", None)),
@@ -375,12 +421,14 @@ impl Attachment {
             Hook::Record | Hook::Unwind => None,
         };
         let semaphore = site.semaphore.map(|(_, offset)| offset);
-        let event = sys::open_uprobe(self.cover, file.file.as_fd(), site.offset, semaphore).map_err(failed)?;
+        let task = single.and_then(|pid| self.singles.get(&pid));
+        let cover = task.map_or(self.cover, |&task| Cover::Process(task));
+        let event = sys::open_uprobe(cover, file.file.as_fd(), site.offset, semaphore).map_err(failed)?;
         let link = match program {
             Some((name, cookie)) => sys::attach(&event, self.kernel.program(name)?, cookie).map_err(failed)?,
             None => None,
         };
-        Ok(Probe { _link: link, _event: event, hook: site.hook })
+        Ok(Probe { _link: link, _event: event, hook: site.hook, hushable: can_hush(file), single })
     }
 
     /// Number under which the kernel programs find these argument places.
@@ -511,9 +559,12 @@ fn is_parked(hook: Hook) -> bool {
     matches!(hook, Hook::Record | Hook::Unwind)
 }
 
-/// Whether the process goes on recording into one table, stacks included, without probes on its samples.
-fn can_hush(files: &[MappedHooks]) -> bool {
-    let [MappedHooks { file, .. }] = files else { return false };
+/// Whether a process goes on recording into one table, stacks included, without probes on its samples.
+pub fn has_one_table(files: &[MappedHooks]) -> bool {
+    matches!(files, [MappedHooks { file, .. }] if can_hush(file))
+}
+
+fn can_hush(file: &HookFile) -> bool {
     let has = |hook| file.hooks.sites.iter().any(|site| site.hook == hook);
     file.hooks.is_jeprobe() && has(Hook::Record) && has(Hook::Unwind)
 }
@@ -537,44 +588,6 @@ fn rank(hook: Hook) -> u32 {
     }
 }
 
-fn attach_tracepoint(
-    kernel: &mut Kernel,
-    tracefs: &Tracefs,
-    program: &'static str,
-    tracepoint: &str,
-) -> Result<OwnedFd, String> {
-    let id = tracefs.read(tracepoint, "id").map_err(|error| error.to_string())?;
-    let id = id.trim().parse().map_err(|_| "its id is no number".to_owned())?;
-    let program = kernel.program(program).map_err(|error| error.to_string())?;
-    let event = sys::open_tracepoint(id, online_cpu()).map_err(|error| error.to_string())?;
-    sys::attach(&event, program, None).and_then(|_| sys::enable(&event)).map_err(|error| error.to_string())?;
-    Ok(event)
-}
-
-/// Offsets of `pid` and `clone_flags` in the record of `task:task_newtask`.
-fn fork_offsets(tracefs: &Tracefs) -> io::Result<(u32, u32)> {
-    let format = tracefs.read("task/task_newtask", "format")?;
-    let missing = || io::Error::from(io::ErrorKind::InvalidData);
-    let pid = field_offset(&format, "pid_t pid", 4).ok_or_else(missing)?;
-    let flags = field_offset(&format, "unsigned long clone_flags", 8)
-        .or_else(|| field_offset(&format, "u64 clone_flags", 8))
-        .ok_or_else(missing)?;
-    Ok((pid, flags))
-}
-
-/// Offset of a field of the given size in a tracepoint's `format` text, whose lines are `field:TYPE NAME;`,
-/// `offset:N;`, `size:N;`, `signed:N;`, parted by tabs.
-fn field_offset(format: &str, declaration: &str, size: u32) -> Option<u32> {
-    format.lines().find_map(|line| {
-        let mut parts = line.trim().split(';').map(str::trim);
-        if parts.next()?.strip_prefix("field:")? != declaration {
-            return None;
-        }
-        let offset = parts.next()?.strip_prefix("offset:")?.parse().ok()?;
-        (parts.next()?.strip_prefix("size:")?.parse() == Ok(size)).then_some(offset)
-    })
-}
-
 /// Device and inode of our pid namespace, 0 in the first one, whose numbers the kernel uses by itself.
 fn own_pid_namespace() -> (u64, u64) {
     /// `PROC_PID_INIT_INO` of the kernel.
@@ -582,30 +595,5 @@ fn own_pid_namespace() -> (u64, u64) {
     match fs::metadata("/proc/self/ns/pid") {
         Ok(meta) if meta.ino() != FIRST => (meta.dev(), meta.ino()),
         _ => (0, 0),
-    }
-}
-
-/// Any CPU that is online; CPU 0 need not be.
-fn online_cpu() -> u32 {
-    fs::read_to_string("/sys/devices/system/cpu/online")
-        .ok()
-        .and_then(|list| list.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
-        .unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::field_offset;
-
-    const FORMAT: &str = "name: task_newtask\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
-\tfield:pid_t pid;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:char comm[16];\toffset:12;\tsize:16;\tsigned:0;\n\
-\tfield:unsigned long clone_flags;\toffset:32;\tsize:8;\tsigned:0;\n";
-
-    #[test]
-    fn fields_are_found_by_declaration_and_size() {
-        assert_eq!(field_offset(FORMAT, "pid_t pid", 4), Some(8));
-        assert_eq!(field_offset(FORMAT, "unsigned long clone_flags", 8), Some(32));
-        assert_eq!(field_offset(FORMAT, "unsigned long clone_flags", 4), None);
-        assert_eq!(field_offset(FORMAT, "pid", 4), None);
     }
 }

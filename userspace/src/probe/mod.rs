@@ -8,5 +8,6 @@ mod places;
 pub mod privilege;
 pub mod ring;
 mod sys;
+mod tracepoints;
 
 pub use load::LoadError;

@@ -65,6 +65,14 @@ impl Pace {
         pace
     }
 
+    /// Begins with probes.
+    pub fn probing(now_ns: u64) -> Pace {
+        let mut pace = Pace::new(0, now_ns, now_ns);
+        pace.calm_ns = CALM_NS / 2;
+        pace.use_probes(now_ns);
+        pace
+    }
+
     pub fn way(&self) -> Way {
         self.way
     }
@@ -127,15 +135,9 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn probing() -> Pace {
-        let mut pace = Pace::new(0, 0, 0);
-        pace.use_probes(0);
-        pace
-    }
-
     #[test]
     fn a_steady_rate_below_the_limit_stays_probed_and_one_above_does_not() {
-        let mut pace = probing();
+        let mut pace = Pace::probing(0);
         assert!((1..=1000).all(|tenth| !pace.is_too_fast(MOST_PER_S / 10, tenth * SECOND / 10)));
         // Twice the limit: one burst beyond it after a second.
         let first = (1..=100).find(|tenth| pace.is_too_fast(MOST_PER_S / 5, (1000 + tenth) * SECOND / 10));
@@ -144,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_forgiven_and_a_greater_one_is_not() {
-        let mut pace = probing();
+        let mut pace = Pace::probing(0);
         assert!(!pace.is_too_fast(BURST, 1));
         assert!(!pace.is_too_fast(BURST, 10 * SECOND));
         assert!(pace.is_too_fast(BURST + 1, 20 * SECOND));

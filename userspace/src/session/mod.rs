@@ -7,14 +7,14 @@
 //!  exec, exit ──► Closed { member, process }           an image whose profile is complete
 //! ```
 //!
-//! A single process that samples too often to be probed (`track/pace.rs`) is read instead: its probes are taken away but for
-//! those that are never hit and keep its semaphores raised, and each reading of its profile table replaces what the tracker
-//! knows. The table holds all that the probes told, so nothing is added up and nothing counts twice.
+//! Processes that sample too often to be probed are read instead, see `ways.rs`.
 //!
 //! One thread owns a session; call [`Session::pump`] at least every 100 ms. Dropping it detaches.
 #![forbid(unsafe_code)]
 
-use std::collections::{BTreeMap, BTreeSet};
+mod ways;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use std::sync::Arc;
 use jeprobe_abi::drops::DROP_REASONS;
 use jeprobe_abi::event::STACK_IN_PROCESS;
 
+use self::ways::Adaptive;
 use crate::error::Error;
 use crate::member::Member;
 use crate::model::Profile;
@@ -32,8 +33,7 @@ use crate::probe::ring::{self, Event};
 use crate::proc::ns;
 use crate::track::lifecycle::{Image, State, Tracker};
 use crate::track::live::StackKey;
-use crate::track::pace::{Pace, Way};
-use crate::track::seed::Seed;
+use crate::track::pace::Way;
 use crate::wait::monotonic_ns;
 
 /// Live samples kept over all processes; at 19 bits between samples that is half a terabyte of live memory.
@@ -77,6 +77,13 @@ pub enum Notice {
         pid: u32,
         name: String,
         way: Way,
+        /// Under a host-wide session.
+        is_one_of_many: bool,
+    },
+    /// Host-wide, and from now on: this process samples too often to be probed, so tables are read.
+    Hushed {
+        pid: u32,
+        name: String,
     },
     /// A file with hooks was found later and attached, or not.
     File {
@@ -92,6 +99,8 @@ pub struct Closed {
     pub image: Option<Image>,
     /// By exec, as opposed to the end of the process.
     pub by_exec: bool,
+    /// From its table, in the end.
+    pub was_read: bool,
 }
 
 impl Closed {
@@ -115,20 +124,16 @@ pub struct Session {
     host: bool,
     /// Images that come from now on start with their semaphores raised.
     is_set_up: bool,
-    /// Samples and frees that arrived since `pace` was asked.
-    events: u64,
-    /// The process that may be read instead of probed.
-    adaptive: Option<Adaptive>,
+    /// Samples and frees that arrived since the paces were asked, by process.
+    events: HashMap<u32, u64>,
+    /// Of processes that may be read instead of probed.
+    paces: BTreeMap<u32, Adaptive>,
+    /// Forked or replaced while there are no probes on samples that would tell of it: to be joined until this time, ns.
+    awaited: BTreeMap<u32, u64>,
+    /// Probes on samples may be taken away.
+    may_hush: bool,
     /// Losses on the kernel's side that a reading of the table made good.
     made_good: [u64; DROP_REASONS],
-}
-
-#[derive(Debug)]
-struct Adaptive {
-    pid: u32,
-    pace: Pace,
-    /// When the reading began that the tracker has, ns of `CLOCK_MONOTONIC`.
-    read_ns: u64,
 }
 
 impl Session {
@@ -139,16 +144,9 @@ impl Session {
         let attachment = Attachment::process(&hooks, options)?;
         let mut session = Session::new(attachment, finder, false);
         session.join(pid)?;
-        if session.attachment.is_hushed() {
-            match session.members.get(&pid).and_then(|member| member.root) {
-                Some(root) => {
-                    let now = monotonic_ns();
-                    let pace = Pace::new(root.samples.wrapping_add(root.frees), now, now);
-                    session.adaptive = Some(Adaptive { pid, pace, read_ns: now });
-                }
-                // Its memory is not ours to read.
-                None => session.attachment.unhush()?,
-            }
+        if session.attachment.is_hushed() && !session.begin_reading(pid) {
+            // Its memory is not ours to read.
+            session.attachment.unhush()?;
         }
         session.is_set_up = true;
         Ok(session)
@@ -160,6 +158,7 @@ impl Session {
         let host = finder.host().map_err(|source| Error::System { what: "list the processes", source })?;
         let attachment = Attachment::host(&host.files(), options)?;
         let mut session = Session::new(attachment, finder, true);
+        session.may_hush = options.hushed && session.attachment.has_whole_table();
         for process in host.processes {
             // Ended since the scan, or closed to us: its samples still come.
             let _unseeded = session.join(process.pid);
@@ -181,8 +180,10 @@ impl Session {
             ending: BTreeSet::new(),
             host,
             is_set_up: false,
-            events: 0,
-            adaptive: None,
+            events: HashMap::new(),
+            paces: BTreeMap::new(),
+            awaited: BTreeMap::new(),
+            may_hush: false,
             made_good: [0; DROP_REASONS],
         }
     }
@@ -215,9 +216,9 @@ impl Session {
         std::array::from_fn(|reason| losses[reason].saturating_sub(self.made_good[reason]))
     }
 
-    /// How samples are collected now; `None` when that never changes.
-    pub fn way(&self) -> Option<Way> {
-        self.adaptive.as_ref().map(|adaptive| adaptive.pace.way())
+    /// How the samples of a process are collected now; `None` when that never changes.
+    pub fn way(&self, pid: u32) -> Option<Way> {
+        self.paces.get(&pid).map(|adaptive| adaptive.pace.way())
     }
 
     /// Images that are gone since the last call.
@@ -229,6 +230,7 @@ impl Session {
     pub fn pump(&mut self) -> Vec<Notice> {
         self.drain();
         self.follow_threads();
+        self.join_awaited();
         self.adapt();
         for pid in std::mem::take(&mut self.stale) {
             if let Some(member) = self.members.get_mut(&pid) {
@@ -249,141 +251,6 @@ impl Session {
         }
     }
 
-    /// The probes of a single process end with the thread that they belong to. When others live on, they are set anew; what was
-    /// sampled in between is in the table.
-    fn follow_threads(&mut self) {
-        // It fails when the process is at its end, which a sweep finds.
-        if self.attachment.is_bound() || self.attachment.rebind().is_err() {
-            return;
-        }
-        self.drain();
-        let pids: Vec<u32> = self.members.keys().copied().collect();
-        for pid in pids {
-            if !self.attachment.has_whole_table() {
-                if let Some(member) = self.members.get_mut(&pid) {
-                    member.note(
-                        "the thread that its probes belonged to ended; what it sampled and freed in the tenth of a second until \
-                         they were set again is missing"
-                            .into(),
-                    );
-                }
-            } else if !self.is_read(pid) {
-                let _newer = self.take_reading(pid);
-            }
-        }
-    }
-
-    /// Changes the way of collecting when the process became too fast for probes or calm again, and reads its table when that
-    /// is due.
-    fn adapt(&mut self) {
-        let events = std::mem::take(&mut self.events);
-        let now = monotonic_ns();
-        let Some(Adaptive { pid, pace, .. }) = &mut self.adaptive else { return };
-        let pid = *pid;
-        match pace.way() {
-            Way::Probes => {
-                if pace.is_too_fast(events, now) {
-                    self.attachment.hush();
-                    self.use_table(pid);
-                }
-            }
-            Way::Table if pace.next_reading_ns().is_some_and(|due| due <= now) => match self.read_table() {
-                Some(seed) => {
-                    let Some(Adaptive { pace, .. }) = &mut self.adaptive else { return };
-                    if pace.is_calm(seed.events, seed.began_ns, seed.ended_ns) {
-                        self.use_probes(pid);
-                    }
-                }
-                // It ended, or executes another program: records will tell.
-                None => {
-                    if let Some(Adaptive { pace, .. }) = &mut self.adaptive {
-                        pace.postpone(now);
-                    }
-                }
-            },
-            Way::Table => {}
-        }
-    }
-
-    /// The probes on samples are gone: takes over what the table says.
-    fn use_table(&mut self, pid: u32) {
-        // What they told, in case that the process is gone by now.
-        self.drain();
-        let lost = self.attachment.losses();
-        if let Some(seed) = self.read_table()
-            && let Some(Adaptive { pace, .. }) = &mut self.adaptive
-        {
-            pace.use_table(seed.events, seed.began_ns, seed.ended_ns);
-            self.made_good = lost;
-            self.note_way(pid);
-        } else {
-            // Ended, or no longer readable: what is left to do is to go on as before.
-            self.use_probes(pid);
-        }
-    }
-
-    /// Sets the probes on samples again and lets them go on from where the table is.
-    fn use_probes(&mut self, pid: u32) {
-        let Some(Adaptive { pace, .. }) = &mut self.adaptive else { return };
-        let was_read = pace.way() == Way::Table;
-        if self.attachment.unhush().is_err() {
-            // It ended, or the kernel refuses now: the table goes on being read.
-            pace.postpone(monotonic_ns());
-            return;
-        }
-        pace.use_probes(monotonic_ns());
-        if was_read && self.read_table().is_some() {
-            self.note_way(pid);
-        }
-    }
-
-    /// Has a reading of the table replace what the tracker knows of the process.
-    fn read_table(&mut self) -> Option<Seed> {
-        let pid = self.adaptive.as_ref()?.pid;
-        let seed = self.take_reading(pid)?;
-        self.adaptive.as_mut()?.read_ns = seed.began_ns;
-        Some(seed)
-    }
-
-    fn take_reading(&mut self, pid: u32) -> Option<Seed> {
-        let member = self.members.get_mut(&pid)?;
-        let seed = member.seed().ok().flatten()?;
-        let known = self.tracker.image(pid);
-        let is_new = |context: &u64| !known.live.has_frames(StackKey { id: *context, kind: STACK_IN_PROCESS });
-        let new = seed.contexts.iter().filter(|(context, _)| is_new(context));
-        if new.into_iter().any(|(_, entry)| !member.knows(&entry.frames)) {
-            self.stale.insert(pid);
-        }
-        self.tracker.reseed(pid, &seed);
-        Some(seed)
-    }
-
-    fn note_way(&mut self, pid: u32) {
-        let Some(way) = self.way() else { return };
-        let name = self.members.get(&pid).map(|member| member.name.clone()).unwrap_or_default();
-        self.notices.push(Notice::Way { pid, name, way });
-    }
-
-    /// The samples of the process come from its table.
-    fn is_read(&self, pid: u32) -> bool {
-        self.adaptive.as_ref().is_some_and(|adaptive| adaptive.pid == pid && adaptive.pace.way() == Way::Table)
-    }
-
-    /// Says how much of an image that was read, not probed, is missing.
-    fn note_last_reading(&mut self, pid: u32) {
-        if !self.is_read(pid) {
-            return;
-        }
-        let read_ns = self.adaptive.as_ref().map_or(0, |adaptive| adaptive.read_ns);
-        let ms = monotonic_ns().saturating_sub(read_ns) / 1_000_000;
-        if let Some(member) = self.members.get_mut(&pid) {
-            member.note(format!(
-                "its profile table was read for the last time {ms} ms before its end was seen; what it sampled and freed in that time is \
-                 missing (--every-event loses nothing)"
-            ));
-        }
-    }
-
     /// Finds processes that ended without telling. Costs a look at each; call it once a second.
     pub fn sweep(&mut self) {
         self.drain();
@@ -399,13 +266,17 @@ impl Session {
     fn collect_closed(&mut self) {
         for image in self.tracker.take_closed() {
             let pid = image.pid;
-            self.note_last_reading(pid);
+            let was_read = self.note_last_reading(pid);
+            if self.host {
+                self.paces.remove(&pid);
+                self.attachment.unprobe_process(pid);
+            }
             // A forked child that did nothing of interest has no member.
             let Some(member) = self.members.remove(&pid) else { continue };
             let by_exec = image.state == State::Replaced;
             let name = member.name.clone();
             self.notices.push(if by_exec { Notice::Exec { pid, before: name } } else { Notice::Exited { pid, name } });
-            self.closed.push(Closed { member, image: Some(image), by_exec });
+            self.closed.push(Closed { member, image: Some(image), by_exec, was_read });
         }
     }
 
@@ -428,7 +299,7 @@ impl Session {
         // Whether the new image is too fast as well is to be seen.
         if self.is_read(pid)
             && self.attachment.unhush().is_ok()
-            && let Some(Adaptive { pace, .. }) = &mut self.adaptive
+            && let Some(Adaptive { pace, .. }) = self.paces.get_mut(&pid)
         {
             pace.use_probes(monotonic_ns());
         }
@@ -447,9 +318,10 @@ impl Session {
     /// Detaches, takes the last events and reads the tables of the running members once more.
     pub fn stop(&mut self) -> Vec<Notice> {
         let mut notices = self.pump();
-        if self.way() == Some(Way::Table) {
+        let read: Vec<u32> = self.paces.keys().copied().filter(|pid| self.is_read(*pid)).collect();
+        for pid in read {
             // Fails when the process has ended, which the sweep below finds.
-            let _last = self.read_table();
+            let _last = self.read_table(pid);
         }
         // Allocations are detached first, and detaching takes a while: frees of samples that were taken in between are
         // no loss.
@@ -492,11 +364,11 @@ impl Session {
     /// Takes a process under the session and gives the tracker what its table says.
     fn join(&mut self, pid: u32) -> Result<(), Error> {
         let mut member = Member::open(pid);
-        if self.is_set_up {
-            member.count_from_its_start();
-        }
         // A forked child began with a copy of what its parent held.
         let inherited = self.tracker.get(pid).is_some_and(|image| image.forked_from.is_some());
+        if self.is_set_up && !inherited {
+            member.count_from_its_start();
+        }
         let seeded = if inherited { Ok(None) } else { member.seed() };
         let seeded = seeded.map(|seed| {
             if let Some(seed) = seed {
@@ -511,6 +383,9 @@ impl Session {
         }
         self.notices.push(Notice::Joined { pid, name: member.name.clone() });
         self.members.insert(pid, member);
+        if self.host && self.attachment.is_hushed() {
+            self.begin(pid);
+        }
         seeded
     }
 
@@ -556,16 +431,22 @@ impl Session {
                     let name = member.name.clone();
                     self.notices.push(Notice::Forked { pid, child: fork.other, name });
                 }
+                if self.host {
+                    self.expect(fork.other);
+                }
             }
-            Event::Exec(_) => self.collect_closed(),
+            Event::Exec(_) => {
+                self.collect_closed();
+                self.expect(pid);
+            }
             Event::Exit(_) => {
                 self.ending.insert(pid);
                 if self.is_read(pid) {
                     // Mostly too late.
-                    let _last = self.read_table();
+                    let _last = self.read_table(pid);
                 }
             }
-            Event::Alloc(_) | Event::Free(_) => self.events += 1,
+            Event::Alloc(_) | Event::Free(_) => *self.events.entry(pid).or_default() += 1,
         }
     }
 
@@ -586,7 +467,7 @@ impl Session {
     /// name came from the process.
     fn dumped(&mut self, pid: u32, path: &Path) {
         if self.is_read(pid) {
-            let _newer = self.read_table();
+            let _newer = self.read_table(pid);
         }
         let Some(member) = self.members.get_mut(&pid) else { return };
         member.dumps += 1;
