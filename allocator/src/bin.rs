@@ -184,6 +184,7 @@ impl Bin {
         self.drain(&mut inner, source);
         inner.stats.flushes += 1;
         let shape = self.shape;
+        let region_bytes = shape.region_bytes();
         let (mut foreign, mut all_freed) = (0, 0);
         let mut rest = blocks;
         while let Some((first, behind)) = rest.split_first() {
@@ -200,6 +201,16 @@ impl Bin {
                 rest = behind;
                 continue;
             };
+            if slab::put_alone(slab, &shape, region_bytes, rest) {
+                let nfree = slab.nfree() + 1;
+                slab.set_nfree(nfree);
+                all_freed += 1;
+                rest = behind;
+                if nfree == 1 || nfree == shape.nregs {
+                    self.place(&mut inner, source, slab, nfree - 1);
+                }
+                continue;
+            }
             let (freed, misuse) = slab::put_run(slab, &shape, rest);
             rest = rest.get(freed..).unwrap_or(&[]);
             all_freed += freed as u64;

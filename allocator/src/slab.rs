@@ -74,27 +74,31 @@ pub(crate) fn put(extent: &Extent, shape: &SlabShape, block: BlockPtr) -> Result
     if extent.free.set(region) { Ok(()) } else { Err(SlabMisuse::DoubleFree) }
 }
 
+/// Frees the region of the first of `blocks`, which lies in the slab, if others of it do not seem to follow and nothing is wrong
+/// with it; false otherwise, for [`put_run`]. The caller adds it to `nfree`. `region_bytes`: the shape's.
+#[inline(always)]
+pub(crate) fn put_alone(extent: &Extent, shape: &SlabShape, region_bytes: usize, blocks: &[AtomicPtr<u8>]) -> bool {
+    let base = extent.addr().addr();
+    // Relaxed: the array is the calling thread's.
+    let offset = |block: &AtomicPtr<u8>| block.load(Ordering::Relaxed).addr().wrapping_sub(base);
+    let Some(here) = blocks.first().map(offset) else { return false };
+    let product = here as u64 * u64::from(shape.inverse);
+    if here >= region_bytes || product as u32 >= shape.inverse {
+        return false;
+    }
+    match blocks.get(LONG_RUN) {
+        Some(later) if offset(later) < region_bytes => false,
+        _ => extent.free.set((product >> 32) as usize),
+    }
+}
+
 /// Frees the region of the first of `blocks`, which lies in the slab, and of those behind it as far as they lie there too, come
 /// in numbers and nothing is wrong with them; how many that were, and what is wrong with the next one. The caller adds them to
 /// `nfree`.
-#[inline]
 pub(crate) fn put_run(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> (usize, Option<SlabMisuse>) {
-    // Relaxed: the array is the calling thread's.
-    let is_long = blocks.get(LONG_RUN).is_some_and(|later| {
-        let offset = later.load(Ordering::Relaxed).addr().wrapping_sub(extent.addr().addr());
-        offset < shape.region_bytes()
-    });
-    if is_long {
-        return match put_by_four(extent, shape, blocks) {
-            0 => put_each(extent, shape, blocks),
-            freed => (freed, None),
-        };
-    }
-    // Others of the slab may follow, but seldom do.
-    match blocks.first().map(|block| put(extent, shape, BlockPtr(block.load(Ordering::Relaxed)))) {
-        Some(Ok(())) => (1, None),
-        Some(Err(misuse)) => (0, Some(misuse)),
-        None => (0, None),
+    match put_by_four(extent, shape, blocks) {
+        0 => put_each(extent, shape, blocks),
+        freed => (freed, None),
     }
 }
 
