@@ -3,7 +3,7 @@
 
 use core::ptr::NonNull;
 
-use super::huge::{Fresh, PROCESS_MIN_BYTES};
+use super::huge::Fresh;
 use super::shared::Shared;
 use super::{FIRST_GROWTH_BYTES, Fit, HUGE_PAGE_BYTES, Pages, ROOM};
 use crate::bits::{align_down, align_up};
@@ -61,8 +61,8 @@ impl Pages {
     }
 
     fn fresh_piece(&mut self, need: usize, sparse: bool) -> Fresh {
-        let in_use = self.shared.lock().in_use(&mut self.counted_bytes, self.active_bytes);
-        Fresh { small: sparse || in_use + need < PROCESS_MIN_BYTES, longest: false, probing: self.retain }
+        let small = self.shared.lock().is_small(&mut self.counted_bytes, self.active_bytes, need);
+        Fresh { small: small || sparse, longest: false, probing: self.retain }
     }
 
     fn file_piece(

@@ -22,9 +22,13 @@ use crate::emap;
 use crate::extent::Extent;
 
 /// Huge pages are asked for while this much is in use in the process, so that the run that is being filled is a small part
-/// of it: a sixth at most. In a chunk of an arena's own,
-pub(super) const PROCESS_MIN_BYTES: usize = 6 * HUGE_PAGE_BYTES;
-/// also this much in the arena.
+/// of it: a quarter at most in a process with few arenas,
+const PROCESS_MIN_BYTES: usize = 4 * HUGE_PAGE_BYTES;
+/// a sixth in one with more, each of which also leaves the rest of a piece.
+const PROCESS_MIN_BYTES_MANY: usize = 6 * HUGE_PAGE_BYTES;
+/// Few: that of the first thread, and one more.
+const FEW_ARENAS: u32 = 2;
+/// In a chunk of an arena's own, also this much in the arena.
 const ARENA_MIN_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 /// Zeroed blocks above this part of what is in use keep small pages.
 const ZEROED_PART: usize = 8;
@@ -141,6 +145,11 @@ impl Density {
     }
 }
 
+/// True while a process that uses `bytes` in so many arenas is too small for huge pages.
+pub(super) fn is_small(bytes: usize, arenas: u32) -> bool {
+    bytes < if arenas > FEW_ARENAS { PROCESS_MIN_BYTES_MANY } else { PROCESS_MIN_BYTES }
+}
+
 impl Pages {
     /// Asks for huge pages where `bytes` behind `lead` bytes of a retained extent come into use.
     pub(super) fn advise_fresh(&mut self, extent: &Extent, lead: usize, bytes: usize, fit: Fit) {
@@ -152,11 +161,9 @@ impl Pages {
             return;
         }
         let mut shared = self.shared.lock();
-        let in_use = shared.in_use(&mut self.counted_bytes, self.active_bytes);
+        let process_is_small = shared.is_small(&mut self.counted_bytes, self.active_bytes, bytes);
         let fresh = Fresh {
-            small: in_use + bytes < PROCESS_MIN_BYTES
-                || self.active_bytes + bytes < ARENA_MIN_BYTES
-                || self.is_sparse(bytes, fit),
+            small: process_is_small || self.active_bytes + bytes < ARENA_MIN_BYTES || self.is_sparse(bytes, fit),
             longest: bytes > self.active_bytes,
             // Without `retain` a probe may be unmapped when it is looked at.
             probing: self.retain,

@@ -111,8 +111,8 @@ pub(crate) struct Pages {
     pool_count: usize,
     growth_bytes: usize,
     shared: &'static Mutex<shared::Shared>,
-    /// This arena's part of the bytes in use in the process, as it was last counted.
-    counted_bytes: usize,
+    /// This arena's part of the bytes in use in the process, as it was last counted, if it was.
+    counted_bytes: Option<usize>,
     active_bytes: usize,
     /// Bytes that the last allocation took from memory that is not resident.
     fresh_bytes: usize,
@@ -159,7 +159,7 @@ impl Pages {
             pool_count: 0,
             growth_bytes: FIRST_GROWTH_BYTES,
             shared: shared::of_process(),
-            counted_bytes: 0,
+            counted_bytes: None,
             active_bytes: 0,
             fresh_bytes: 0,
             large: LargeStats::default(),

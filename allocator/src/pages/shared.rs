@@ -16,7 +16,7 @@
 use core::ptr::NonNull;
 
 use super::HUGE_PAGE_BYTES;
-use super::huge::{Density, Fresh};
+use super::huge::{self, Density, Fresh};
 use crate::conf::{self, Thp};
 use crate::emap;
 use crate::prim::{AtomicPtr, Ordering};
@@ -41,6 +41,8 @@ pub(super) struct Shared {
     pub(super) density: Density,
     /// Bytes in use in all arenas, as of the last time that each took fresh memory.
     in_use_bytes: usize,
+    /// Arenas that took any.
+    arenas: u32,
 }
 
 #[cfg(not(test))]
@@ -64,14 +66,16 @@ pub(super) fn of_process() -> &'static Mutex<Shared> {
 
 impl Shared {
     const fn new() -> Shared {
-        Shared { dense: Rest::none(), sparse: Rest::none(), density: Density::new(), in_use_bytes: 0 }
+        Shared { dense: Rest::none(), sparse: Rest::none(), density: Density::new(), in_use_bytes: 0, arenas: 0 }
     }
 
-    /// Bytes in use in the process, of which `bytes` are an arena's that was `counted` with as many before.
-    pub(super) fn in_use(&mut self, counted: &mut usize, bytes: usize) -> usize {
-        self.in_use_bytes = self.in_use_bytes.wrapping_sub(*counted).wrapping_add(bytes);
-        *counted = bytes;
-        self.in_use_bytes
+    /// True while the process is too small for huge pages once it uses `more`. It uses `bytes` in the arena that asks, which was
+    /// `counted` with as many before.
+    pub(super) fn is_small(&mut self, counted: &mut Option<usize>, bytes: usize, more: usize) -> bool {
+        self.arenas += u32::from(counted.is_none());
+        self.in_use_bytes = self.in_use_bytes.wrapping_sub(counted.unwrap_or(0)).wrapping_add(bytes);
+        *counted = Some(bytes);
+        huge::is_small(self.in_use_bytes + more, self.arenas)
     }
 
     /// `wanted` bytes of the chunk for sparse or dense memory, or what is left of it; where `need` bytes are not left, these come
