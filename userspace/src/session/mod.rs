@@ -318,6 +318,10 @@ impl Session {
     /// Detaches, takes the last events and reads the tables of the running members once more.
     pub fn stop(&mut self) -> Vec<Notice> {
         let mut notices = self.pump();
+        if self.host && self.attachment.is_hushed() {
+            // Processes that no probe has told of.
+            self.rescan();
+        }
         let read: Vec<u32> = self.paces.keys().copied().filter(|pid| self.is_read(*pid)).collect();
         for pid in read {
             // Fails when the process has ended, which the sweep below finds.

@@ -171,6 +171,7 @@ impl Session {
         for pid in pids {
             self.begin(pid);
         }
+        self.rescan();
         let name = self.members.get(&pid).map(|member| member.name.clone()).unwrap_or_default();
         self.notices.push(Notice::Hushed { pid, name });
     }
