@@ -31,11 +31,9 @@ const ROOM_MOST: f64 = 900.0;
 const SWEEPS: usize = 24;
 const SWEEPS_LARGE: usize = 6;
 const LARGE: usize = 20_000;
-/// Boxes of a layer at most, by the square root of all: what is much wider than high can neither be seen nor printed whole. Fewer
-/// would make more layers, and more edges that pass them, which in turn need width: with half as many, a tree of 10,000 boxes gets
-/// half as wide again, one of 80 a third narrower.
-const WIDEST_OF_ROOT: usize = 4;
-const WIDEST_OF_ROOT_SMALL: usize = 2;
+/// Boxes of a layer at most, by the square root of all: what is much wider than high cannot be seen whole. Fewer make more layers
+/// and passing edges, which need width, too: by half as many, 10,000 boxes get half as wide again, 80 a third narrower.
+const WIDEST_OF_ROOT: [usize; 2] = [2, 4];
 const SMALL: usize = 400;
 /// Places for passing edges of one part; where there would be more, edges over many layers are drawn straight instead.
 const PASSING_MOST: usize = 100_000;
@@ -219,7 +217,7 @@ impl Part {
             .collect();
         let step = if doubled { 2 } else { 1 };
         let mut ranks = ranks(members.len(), &down);
-        let widest = if members.len() <= SMALL { WIDEST_OF_ROOT_SMALL } else { WIDEST_OF_ROOT };
+        let widest = WIDEST_OF_ROOT[usize::from(members.len() > SMALL)];
         fold(&mut ranks, &down, widest * members.len().isqrt().max(1));
         for rank in &mut ranks {
             *rank *= step;
