@@ -29,8 +29,8 @@ const BASE: u64 = 0x7f3a_0000_0000;
 /// What to measure.
 #[derive(Args)]
 pub(crate) struct BenchReport {
-    /// Cases, separated by commas: driver, llvm, chromium, million; also huge and mappings, which perl is not run on
-    #[arg(long, value_delimiter = ',', default_value = "driver,llvm,chromium,million")]
+    /// Cases, separated by commas: driver, llvm, clang, chromium, million; also huge and mappings, which perl is not run on
+    #[arg(long, value_delimiter = ',', default_value = "driver,llvm,clang,chromium,million")]
     cases: Vec<String>,
     /// Runs of each
     #[arg(long, default_value_t = 3)]
@@ -74,6 +74,15 @@ const CASES: &[Case] = &[
         name: "llvm",
         what: "100 stacks in LLVM's library",
         image: llvm,
+        stacks: 100,
+        sites: 2_000,
+        mappings: 0,
+        is_compared: true,
+    },
+    Case {
+        name: "clang",
+        what: "100 stacks in clang's library",
+        image: clang,
         stacks: 100,
         sites: 2_000,
         mappings: 0,
@@ -124,6 +133,10 @@ fn driver() -> Option<PathBuf> {
 
 fn llvm() -> Option<PathBuf> {
     largest(Path::new("/usr/lib/x86_64-linux-gnu"), "libLLVM")
+}
+
+fn clang() -> Option<PathBuf> {
+    largest(Path::new("/usr/lib/x86_64-linux-gnu"), "libclang-cpp")
 }
 
 fn chromium() -> Option<PathBuf> {
@@ -229,7 +242,7 @@ impl Bench<'_> {
                     continue;
                 }
                 let cost = self.run(peer)?;
-                eprintln!("{} {}: {:.3} s, {:.1} MiB", case.name, peer.name(), cost.seconds, cost.peak / 1024.0);
+                eprintln!("{} {}: {:.4} s, {:.1} MiB", case.name, peer.name(), cost.seconds, cost.peak / 1024.0);
                 costs.push(cost);
             }
             self.compare(case.is_compared && args.original_rounds > 0)?;
@@ -247,7 +260,7 @@ impl Bench<'_> {
                 .filter(|_| peer != Peer::Original)
                 .map_or_else(String::new, |original| format!("{:.0}", original / seconds));
             let _infallible =
-                writeln!(table, "| {} | {} | {seconds:.3} | {times} | {peak:.0} |", case.what, peer.name());
+                writeln!(table, "| {} | {} | {seconds:.4} | {times} | {peak:.0} |", case.what, peer.name());
         }
         Ok(())
     }

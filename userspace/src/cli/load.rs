@@ -128,20 +128,21 @@ pub(super) fn split(inputs: &[PathBuf]) -> Result<(Option<PathBuf>, &[PathBuf]),
 /// Reads one profile; `-` is standard input.
 pub(super) fn read(path: &Path) -> Result<Profile> {
     let failed = |source| Error::ReadFile { path: path.to_owned(), source };
-    let parsed = |bytes: &[u8]| {
+    let parsed = |bytes: &[u8], release: &dyn Fn(&[u8])| {
         let _working = Working::on(format!("reading {}", path.display()), 0);
-        input::read(bytes).with_context(|| format!("cannot read the profile {}", path.display()))
+        input::read_releasing(bytes, release).with_context(|| format!("cannot read the profile {}", path.display()))
     };
     if path == Path::new("-") {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes).map_err(failed)?;
-        return parsed(&bytes);
+        return parsed(&bytes, &|_| {});
     }
     let meta = fs::metadata(path).map_err(failed)?;
     if meta.is_file() && meta.len() > MAPPED_BYTES {
-        return parsed(&Bytes::open(path)?);
+        let bytes = Bytes::open(path)?;
+        return parsed(&bytes, &|part| bytes.release(part));
     }
-    parsed(&fs::read(path).map_err(failed)?)
+    parsed(&fs::read(path).map_err(failed)?, &|_| {})
 }
 
 pub(super) fn sources(args: &SourceArgs, program: Option<PathBuf>) -> Result<Sources, Error> {

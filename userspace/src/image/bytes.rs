@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
 
 use super::error::Error;
 
@@ -40,6 +40,19 @@ impl Bytes {
         // SAFETY: the mapping is private and never written through; see the header about files that shrink.
         let map = unsafe { Mmap::map(file) }?;
         Ok(Bytes::Mapped(map))
+    }
+}
+
+impl Bytes {
+    /// Gives back the memory of a part, which is read from the file again when it is looked at.
+    pub(crate) fn release(&self, part: &[u8]) {
+        let Bytes::Mapped(map) = self else { return };
+        let offset = part.as_ptr().addr().wrapping_sub(map.as_ptr().addr());
+        if offset >= map.len() || part.len() > map.len() - offset {
+            return;
+        }
+        // SAFETY: the mapping is of a file and never written through: its pages come back as they were.
+        let _kept_then = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, part.len()) };
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::dwarf::{Found, Reading, Session};
 use super::elf::{Elf, Section};
 use super::shown::{FunctionName, Shown};
-use super::symtab::{FunctionIndex, FunctionSymbol};
+use super::symtab::{FunctionSymbol, Functions};
 
 /// One function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,30 +29,30 @@ pub struct SourceFrame {
 
 /// The innermost function at an address, before demangling.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Innermost {
-    pub(super) name: Option<Arc<str>>,
-    pub(super) file: Option<Arc<str>>,
+pub(super) struct Innermost<S = Arc<str>> {
+    pub(super) name: Option<S>,
+    pub(super) file: Option<S>,
     /// 0 = unknown.
     pub(super) line: u32,
     pub(super) discriminator: u32,
 }
 
 /// What is known of an address, before names are chosen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) found: Found,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place<S = Arc<str>> {
+    pub(super) found: Found<S>,
     /// The function symbol around the address, where it may be needed; as binutils reads them the nearest one below, else
     /// one that the address lies in.
-    pub(super) symbol: Option<FunctionSymbol>,
+    pub(super) symbol: Option<FunctionSymbol<S>>,
 }
 
 /// Files whose tables are asked.
 pub(super) struct Tables<'a> {
     pub(super) elf: &'a Elf,
-    pub(super) functions: &'a FunctionIndex,
+    pub(super) functions: Functions<'a>,
     pub(super) debug: Option<Session<'a>>,
     /// A separate debug file with its function symbols.
-    pub(super) separate: Option<(&'a Elf, &'a FunctionIndex)>,
+    pub(super) separate: Option<(&'a Elf, Functions<'a>)>,
     pub(super) reading: Reading,
 }
 
@@ -66,19 +66,20 @@ impl Tables<'_> {
             let found = self.debug.as_ref().map(|debug| debug.find(address)).unwrap_or_default();
             let is_named = found.chain.first().is_some_and(|function| function.is_linkage);
             let is_same = |other: &Section| other.name == section.name;
-            let symbol = match (self.reading, self.separate) {
+            let symbol = match (self.reading, &self.separate) {
                 (Reading::AsBinutils, _) if is_named => None,
                 (Reading::AsBinutils, Some((elf, functions))) if elf.sections.get(number).is_some_and(is_same) => {
-                    functions.find(elf, number, address)
+                    functions.index().find(elf, number, address)
                 }
-                (Reading::AsBinutils, _) => self.functions.find(self.elf, number, address),
+                (Reading::AsBinutils, _) => self.functions.index().find(self.elf, number, address),
                 (Reading::AsStandard, separate) => separate
+                    .as_ref()
                     .and_then(|(elf, functions)| {
                         // Files with less in them number their sections in another way.
                         let number = elf.sections.iter().position(|other| is_same(other) && other.contains(address))?;
-                        functions.covering(elf, number, address)
+                        functions.index().covering(elf, number, address)
                     })
-                    .or_else(|| self.functions.covering(self.elf, number, address)),
+                    .or_else(|| self.functions.index().covering(self.elf, number, address)),
             };
             let place = Place { found, symbol };
             if !place.is_empty() {
@@ -89,21 +90,43 @@ impl Tables<'_> {
     }
 }
 
-impl Place {
+impl<S> Default for Place<S> {
+    fn default() -> Place<S> {
+        Place { found: Found::default(), symbol: None }
+    }
+}
+
+impl<S> Place<S> {
     fn is_empty(&self) -> bool {
         self.found.line.is_none() && self.found.chain.is_empty() && self.symbol.is_none()
     }
 }
 
 /// Names given so far, by the function's place in the debug information.
-#[derive(Debug, Default)]
-pub(super) struct Naming {
-    given: HashMap<u64, Option<Arc<str>>>,
+#[derive(Debug)]
+pub(super) struct Naming<S = Arc<str>> {
+    given: HashMap<u64, Option<S>>,
 }
 
-impl Naming {
-    /// Linker name, file, line and discriminator of the innermost function; `None` when nothing is known.
-    pub(super) fn innermost(&mut self, place: &Place) -> Option<Innermost> {
+impl<S> Default for Naming<S> {
+    fn default() -> Naming<S> {
+        Naming { given: HashMap::default() }
+    }
+}
+
+impl<S: Clone> Naming<S> {
+    /// Nothing was asked that later answers depend on.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.given.is_empty()
+    }
+
+    /// The same with other texts.
+    pub(super) fn map<T>(self, text: impl Fn(S) -> Option<T>) -> Naming<T> {
+        Naming { given: self.given.into_iter().map(|(key, name)| (key, name.and_then(&text))).collect() }
+    }
+
+    /// Linker name, file, line and discriminator of the innermost function; `None` when nothing is known. An empty name is none.
+    pub(super) fn innermost(&mut self, place: &Place<S>) -> Option<Innermost<S>> {
         if place.is_empty() {
             return None;
         }
@@ -131,25 +154,39 @@ impl Naming {
                 name
             }
         };
-        Some(Innermost { name: name.filter(|name| !name.is_empty()), file, line: number, discriminator })
+        Some(Innermost { name, file, line: number, discriminator })
     }
 
-    /// The frames of a place, innermost first; empty when nothing is known.
-    pub(super) fn frames(&mut self, place: &Place, shown: &Shown) -> Vec<SourceFrame> {
+    /// The frames of a place, innermost first; empty when nothing is known. `show` and `text` tell what stands for a function's
+    /// linker name, which may be empty, and for a file.
+    pub(super) fn frames(
+        &mut self,
+        place: &Place<S>,
+        show: impl Fn(&S) -> Option<FunctionName>,
+        text: impl Fn(&S) -> Option<Arc<str>>,
+    ) -> Vec<SourceFrame> {
         let Some(innermost) = self.innermost(place) else { return Vec::new() };
         let discriminator = innermost.discriminator;
-        let frame = |name: Option<Arc<str>>, file, line: u32| SourceFrame {
-            function: name.filter(|name| !name.is_empty()).map(|name| shown.of_binutils(&name)),
-            file,
+        let frame = |name: Option<&S>, file: Option<&S>, line: u32| SourceFrame {
+            function: name.and_then(&show),
+            file: file.and_then(&text),
             line: (line != 0).then_some(line),
             discriminator,
         };
-        let mut frames = vec![frame(innermost.name, innermost.file, innermost.line)];
+        let mut frames = vec![frame(innermost.name.as_ref(), innermost.file.as_ref(), innermost.line)];
         for pair in place.found.chain.windows(2) {
             let (inlined, caller) = (&pair[0], &pair[1]);
-            let name = self.given.get(&caller.key).cloned().unwrap_or_else(|| caller.name.clone());
-            frames.push(frame(name, inlined.call_file.clone(), inlined.call_line));
+            let name = self.given.get(&caller.key).unwrap_or(&caller.name);
+            frames.push(frame(name.as_ref(), inlined.call_file.as_ref(), inlined.call_line));
         }
         frames
+    }
+}
+
+impl Naming {
+    /// The frames of a place that is known by its texts.
+    pub(super) fn source_frames(&mut self, place: &Place, shown: &Shown) -> Vec<SourceFrame> {
+        let show = |name: &Arc<str>| (!name.is_empty()).then(|| shown.of_binutils(name));
+        self.frames(place, show, |file| Some(file.clone()))
     }
 }

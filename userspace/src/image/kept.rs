@@ -28,7 +28,7 @@ use super::bytes::Bytes;
 use super::dwarf::{Found, Line, Link};
 use super::frames::Place;
 use super::routines::{Linked, Placed};
-use super::shown::{Forms, Shown};
+use super::shown::{Forms, FunctionName, Shown};
 use super::symtab::FunctionSymbol;
 use super::witness::Stamp;
 
@@ -39,10 +39,16 @@ const VERSION: u32 = 3;
 const FORMS_BYTES: usize = 12;
 
 /// What is known of one address, before names are chosen. Each part is there when it was asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
-    pub(super) place: Option<Place>,
-    pub(super) routine: Option<Placed>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known<S = Arc<str>> {
+    pub(super) place: Option<Place<S>>,
+    pub(super) routine: Option<Placed<S>>,
+}
+
+impl<S> Default for Known<S> {
+    fn default() -> Known<S> {
+        Known { place: None, routine: None }
+    }
 }
 
 /// Answers about an image as a whole.
@@ -78,6 +84,8 @@ pub(super) struct Kept {
     records: usize,
     /// Strings that were asked for, each once, by number from 1.
     texts: Mutex<Vec<Option<Arc<str>>>>,
+    /// The same of linker names as functions' names.
+    names: Mutex<Vec<Option<FunctionName>>>,
 }
 
 impl Kept {
@@ -137,6 +145,7 @@ impl Kept {
                 count,
                 records,
                 texts: Mutex::default(),
+                names: Mutex::default(),
             }))
         };
         let kept = body().ok_or(Damaged)?;
@@ -148,12 +157,21 @@ impl Kept {
     }
 
     pub(super) fn get(&self, svma: u64) -> Option<Known> {
+        self.entry(self.find(svma)?, &|number| self.linker(number))
+    }
+
+    /// The same with numbers of strings; see [`Kept::name`] and [`Kept::text`].
+    pub(super) fn numbers(&self, svma: u64) -> Option<Known<u32>> {
+        self.entry(self.find(svma)?, &|number| Ok(Some(number).filter(|&number| number > 0)))
+    }
+
+    fn find(&self, svma: u64) -> Option<usize> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = usize::midpoint(low, high);
             match self.svma(middle)?.cmp(&svma) {
                 std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return self.entry(middle),
+                std::cmp::Ordering::Equal => return Some(middle),
                 std::cmp::Ordering::Greater => high = middle,
             }
         }
@@ -161,14 +179,16 @@ impl Kept {
     }
 
     pub(super) fn all(&self) -> BTreeMap<u64, Known> {
-        (0..self.count).filter_map(|at| Some((self.svma(at)?, self.entry(at)?))).collect()
+        (0..self.count)
+            .filter_map(|at| Some((self.svma(at)?, self.entry(at, &|number| self.linker(number))?)))
+            .collect()
     }
 
-    fn entry(&self, at: usize) -> Option<Known> {
+    /// `text` gives what stands for a string.
+    fn entry<S>(&self, at: usize, text: &impl Fn(u32) -> Result<Option<S>, Damaged>) -> Option<Known<S>> {
         let offset = Decoder { bytes: &self.bytes, at: self.index + at * 12 + 8 }.u32()?;
         let mut from = Decoder { bytes: &self.bytes, at: self.records.checked_add(offset as usize)? };
-        let string = |from: &mut Decoder<'_>| self.text(from.u32()?, false).ok();
-        let linker = |from: &mut Decoder<'_>| self.text(from.u32()?, true).ok();
+        let string = |from: &mut Decoder<'_>| text(from.u32()?).ok();
         let place = if from.u8()? == 0 {
             None
         } else {
@@ -180,7 +200,7 @@ impl Kept {
             for _ in 0..from.u32()? {
                 chain.push(Link {
                     key: from.u64()?,
-                    name: linker(&mut from)?,
+                    name: string(&mut from)?,
                     is_linkage: from.u8()? != 0,
                     is_inlined: from.u8()? != 0,
                     low: from.u64()?,
@@ -190,11 +210,7 @@ impl Kept {
             }
             let symbol = match from.u8()? {
                 0 => None,
-                _ => Some(FunctionSymbol {
-                    address: from.u64()?,
-                    name: linker(&mut from)?.unwrap_or_else(|| "".into()),
-                    file: string(&mut from)?,
-                }),
+                _ => Some(FunctionSymbol { address: from.u64()?, name: string(&mut from)??, file: string(&mut from)? }),
             };
             Some(Place { found: Found { line, chain }, symbol })
         };
@@ -203,7 +219,7 @@ impl Kept {
             1 => Some(Placed::Nothing),
             2 => Some(Placed::Behind),
             kind => Some(Placed::In(Linked {
-                linker: linker(&mut from)?.unwrap_or_else(|| "".into()),
+                linker: string(&mut from)??,
                 is_bare: kind == 4,
                 start: from.u64()?,
                 end: from.u64()?,
@@ -224,36 +240,66 @@ impl Kept {
         text().map(Some).ok_or(Damaged)
     }
 
-    /// A string, made once. How one is shown that stands as a linker name is known from here on.
-    fn text(&self, number: u32, is_linker: bool) -> Result<Option<Arc<str>>, Damaged> {
-        let Some(at) = number.checked_sub(1).map(|at| at as usize) else { return Ok(None) };
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Some(text)) = texts.get(at) {
-            return Ok(Some(text.clone()));
-        }
-        let Some(text) = self.string(number)? else { return Ok(None) };
-        let text: Arc<str> = text.into();
-        if texts.len() <= at {
-            texts.resize(at + 1, None);
-        }
-        texts[at] = Some(text.clone());
-        drop(texts);
-        if is_linker {
-            self.recall(number, &text);
-        }
-        Ok(Some(text))
+    /// A string, made once.
+    pub(super) fn text(&self, number: u32) -> Option<Arc<str>> {
+        let text = || Some(self.string(number).ok()??.into());
+        once(&self.texts, number, text)
     }
 
-    fn recall(&self, number: u32, linker: &Arc<str>) {
-        self.shown.recall(linker, || {
-            let mut from = Decoder { bytes: &self.bytes, at: self.forms + (number as usize - 1) * FORMS_BYTES };
-            let numbers = [0; 3].map(|_: u8| from.u32().filter(|&number| number > 0));
-            let text = |number: Option<u32>| Some(Arc::<str>::from(self.string(number?).ok()??));
-            let full = text(numbers[0]);
-            let short = if numbers[1] == numbers[0] { full.clone() } else { text(numbers[1]) };
-            [full, short, text(numbers[2])]
-        });
+    /// A linker name as a function's name, made once; `None` when it is empty.
+    pub(super) fn name(&self, number: u32) -> Option<FunctionName> {
+        let make = || {
+            let linker = self.string(number).ok()??;
+            if linker.is_empty() {
+                return None;
+            }
+            let [full, short, _] = self.forms(number);
+            match (full, short) {
+                (Some(full), Some(short)) => Some(FunctionName { full, short }),
+                _ => Some(self.shown.of_binutils(&linker.into())),
+            }
+        };
+        once(&self.names, number, make)
     }
+
+    /// A string that may be a linker name; how that is shown is known from here on.
+    pub(super) fn linker(&self, number: u32) -> Result<Option<Arc<str>>, Damaged> {
+        if self.string(number)?.is_none() {
+            return Ok(None);
+        }
+        let made = || {
+            let linker: Arc<str> = self.string(number).ok()??.into();
+            self.shown.recall(&linker, || self.forms(number));
+            Some(linker)
+        };
+        once(&self.texts, number, made).map(Some).ok_or(Damaged)
+    }
+
+    /// How a linker name is shown.
+    fn forms(&self, number: u32) -> Forms {
+        let Some(at) = number.checked_sub(1).filter(|at| *at < self.string_count) else { return Forms::default() };
+        let mut from = Decoder { bytes: &self.bytes, at: self.forms + at as usize * FORMS_BYTES };
+        let numbers = [0; 3].map(|_: u8| from.u32().filter(|&number| number > 0));
+        let text = |number: Option<u32>| Some(Arc::<str>::from(self.string(number?).ok()??));
+        let full = text(numbers[0]);
+        let short = if numbers[1] == numbers[0] { full.clone() } else { text(numbers[1]) };
+        [full, short, text(numbers[2])]
+    }
+}
+
+/// The entry of a number from 1, made when it is first asked for.
+fn once<T: Clone>(made: &Mutex<Vec<Option<T>>>, number: u32, new: impl FnOnce() -> Option<T>) -> Option<T> {
+    let at = number.checked_sub(1)? as usize;
+    let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(Some(known)) = made.get(at) {
+        return Some(known.clone());
+    }
+    let entry = new()?;
+    if made.len() <= at {
+        made.resize(at + 1, None);
+    }
+    made[at] = Some(entry.clone());
+    Some(entry)
 }
 
 /// Reads numbers from bytes; `None` where they end.

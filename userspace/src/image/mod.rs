@@ -64,7 +64,7 @@ use routines::{Placed, Routines};
 pub use shown::FunctionName;
 use shown::Shown;
 use store::{Identity, Store};
-use symtab::{FunctionIndex, NearestIndex};
+use symtab::{FunctionIndex, Functions, NearestIndex};
 pub use symtab::{Nearest, Symbol};
 use witness::Witness;
 
@@ -106,7 +106,14 @@ pub struct Answer {
 #[derive(Debug)]
 struct Separate {
     debug: Option<Debug>,
-    symbols: Option<(Arc<Elf>, FunctionIndex)>,
+    symbols: Option<Arc<Elf>>,
+    functions: OnceLock<FunctionIndex>,
+}
+
+impl Separate {
+    fn new(debug: Option<Debug>, symbols: Option<Arc<Elf>>) -> Separate {
+        Separate { debug, symbols, functions: OnceLock::new() }
+    }
 }
 
 impl Image {
@@ -211,19 +218,24 @@ impl Image {
         let mut naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
         let mut end = None;
         let mut rest = addresses;
-        // What a former run knows needs no room for all at once.
-        while let (Some(store), Some((&address, behind))) = (store, rest.split_first()) {
-            let known = store.get(address);
-            let is_within = end.is_some_and(|end| address < end);
-            let Some(place) = &known.place else { break };
-            if !is_within && known.routine.is_none() {
-                break;
+        if let Some(kept) = store.and_then(Store::kept).filter(|_| naming.is_fresh()) {
+            // What a former run knows needs no linker names, and no room for all at once.
+            let mut numbered = Naming::default();
+            while let Some((&address, behind)) = rest.split_first() {
+                let Some(Known { place: Some(place), routine }) = kept.numbers(address) else { break };
+                let is_within = end.is_some_and(|end| address < end);
+                if !is_within && routine.is_none() {
+                    break;
+                }
+                let frames = numbered.frames(&place, |&name| kept.name(name), |&file| kept.text(file));
+                let unknown = || FunctionName { full: "".into(), short: "".into() };
+                let called = |placed: Placed<u32>| placed.called(|name| kept.name(name).unwrap_or_else(unknown));
+                let routine = routine.filter(|_| !is_within).map(called);
+                end = routine.as_ref().and_then(Within::end).or(end);
+                take(Answer { frames, routine });
+                rest = behind;
             }
-            let frames = naming.frames(place, &self.shown);
-            let routine = known.routine.filter(|_| !is_within).map(|placed| placed.called(&self.shown));
-            end = routine.as_ref().and_then(Within::end).or(end);
-            take(Answer { frames, routine });
-            rest = behind;
+            *naming = numbered.map(|name| kept.linker(name).ok().flatten());
         }
         if rest.is_empty() {
             return;
@@ -239,8 +251,13 @@ impl Image {
                 scope.spawn(|| routines.get_or_init(|| Routines::build(elf)).prepare(elf));
             }
             self.find_places(rest, &mut known);
-            let of = |known: &mut Known| naming.frames(&known.place.take().unwrap_or_default(), &self.shown);
-            known.iter_mut().map(of).collect()
+            let of_place =
+                |known: &mut Known| naming.source_frames(&known.place.take().unwrap_or_default(), &self.shown);
+            let frames = known.iter_mut().map(of_place).collect();
+            if builds_routines {
+                routines.get_or_init(|| Routines::build(elf)).prepare(elf);
+            }
+            frames
         });
         for ((&address, known), frames) in rest.iter().zip(known).zip(frames) {
             if end.is_some_and(|end| address < end) {
@@ -254,7 +271,7 @@ impl Image {
                 }
                 found
             });
-            let routine = placed.called(&self.shown);
+            let routine = placed.called(|linker| self.shown.of_binutils(&linker));
             end = routine.end().or(end);
             take(Answer { frames, routine: Some(routine) });
         }
@@ -279,7 +296,7 @@ impl Image {
     pub fn frames_of(&self, addresses: &[u64]) -> Vec<Vec<SourceFrame>> {
         let places = self.places(addresses);
         let mut naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
-        places.iter().map(|place| naming.frames(place, &self.shown)).collect()
+        places.iter().map(|place| naming.source_frames(place, &self.shown)).collect()
     }
 
     /// Functions at each address by linker name, innermost inlined call first; empty where none is known.
@@ -302,8 +319,12 @@ impl Image {
         let mut naming = Naming::default();
         // objdump looks functions up in the full symbol table only, or in that of the debug file.
         let has_names = self.has_names();
-        let tables = self.tables(None);
-        let mut frame = |address| naming.innermost(&tables.place(address)).filter(|_| has_names);
+        let tables = self.tables(&[]);
+        let mut frame = |address| {
+            let mut innermost = naming.innermost(&tables.place(address)).filter(|_| has_names)?;
+            innermost.name = innermost.name.filter(|name| !name.is_empty());
+            Some(innermost)
+        };
         Ok(disasm::disassemble(&self.elf, symbols, &mut frame, start..stop))
     }
 
@@ -327,11 +348,14 @@ impl Image {
 
     /// Looks up the places that are not `known`, which has what is known of each address.
     fn find_places(&self, addresses: &[u64], known: &mut [Known]) {
-        let near = self.functions_near(addresses, known);
+        if known.iter().all(|known| known.place.is_some()) {
+            return;
+        }
+        let asked = self.asked_once(addresses, known);
         let mut opened = None;
         for (&address, known) in addresses.iter().zip(known) {
             if known.place.is_none() {
-                let place = opened.get_or_insert_with(|| self.tables(near.as_ref())).place(address);
+                let place = opened.get_or_insert_with(|| self.tables(&asked)).place(address);
                 if let Some(store) = self.store() {
                     store.put(address, Known { place: Some(place.clone()), routine: None });
                 }
@@ -340,16 +364,16 @@ impl Image {
         }
     }
 
-    /// The function symbols that are needed for the places that are not `known`: who asks once for many needs no index of all.
-    fn functions_near(&self, addresses: &[u64], known: &[Known]) -> Option<FunctionIndex> {
+    /// The addresses whose places are not `known`, ascending, for which no index of all functions is made: there is none when
+    /// not all are asked for at once, or not for the first time.
+    fn asked_once(&self, addresses: &[u64], known: &[Known]) -> Vec<u64> {
+        if self.reading == Reading::AsStandard || self.was_asked.swap(true, Ordering::Relaxed) {
+            return Vec::new();
+        }
         let unknown = addresses.iter().zip(known).filter(|(_, known)| known.place.is_none());
         let mut asked: Vec<u64> = unknown.map(|(&address, _)| address).collect();
-        let is_once = !asked.is_empty()
-            && self.reading == Reading::AsBinutils
-            && self.functions.get().is_none()
-            && !self.was_asked.swap(true, Ordering::Relaxed);
         asked.sort_unstable();
-        is_once.then(|| FunctionIndex::near(&self.elf, &asked))
+        asked
     }
 
     fn recalled(&self, which: Trait, find: impl FnOnce() -> bool) -> bool {
@@ -388,17 +412,18 @@ impl Image {
         if self.elf.build_id.is_empty() { identity.with_file(&self.elf.path) } else { identity }
     }
 
-    /// `near`: function symbols that are enough for what will be asked; all are read without them.
-    fn tables<'a>(&'a self, near: Option<&'a FunctionIndex>) -> Tables<'a> {
-        let functions = near.unwrap_or_else(|| self.functions.get_or_init(|| FunctionIndex::build(&self.elf)));
+    /// For these ascending addresses alone, or for any when there are none.
+    fn tables<'a>(&'a self, asked: &'a [u64]) -> Tables<'a> {
         let separate = self.debug.get_or_init(|| self.find_debug()).as_ref();
+        let others = |separate: &'a Separate| {
+            let elf = separate.symbols.as_deref()?;
+            Some((elf, Functions::new(elf, &separate.functions, asked)))
+        };
         Tables {
             elf: &self.elf,
-            functions,
+            functions: Functions::new(&self.elf, &self.functions, asked),
             debug: separate.and_then(|separate| separate.debug.as_ref()).map(Session::on),
-            separate: separate
-                .and_then(|separate| separate.symbols.as_ref())
-                .map(|(elf, functions)| (&**elf, functions)),
+            separate: separate.and_then(others),
             reading: self.reading,
         }
     }
@@ -410,10 +435,6 @@ impl Image {
             let path = self.places.by_alt_link(&elf.path, name, build_id)?;
             Elf::open(&path).ok().map(Arc::new)
         };
-        let with_functions = |elf: Arc<Elf>| {
-            let functions = FunctionIndex::build(&elf);
-            Some((elf, functions))
-        };
         // binutils' tools do not unpack.
         let is_packed = self.reading == Reading::AsStandard && self.elf.symbols(false).is_none();
         let unpack = || minidebug::unpack(&self.elf).filter(|_| is_packed).map(Arc::new);
@@ -422,7 +443,7 @@ impl Image {
             Some(debug.with_witness(self.witness.clone()))
         };
         if let Some(debug) = open(&self.elf) {
-            return Some(Separate { debug: Some(debug), symbols: unpack().and_then(with_functions) });
+            return Some(Separate::new(Some(debug), unpack()));
         }
         let by_id = || self.places.by_build_id(&self.elf.build_id);
         let by_link = || {
@@ -431,12 +452,12 @@ impl Image {
         };
         let path = by_id().or_else(by_link).or_else(|| self.places.fetch(&self.elf.build_id));
         let Some(elf) = path.and_then(|path| Elf::open(&path).ok()).map(Arc::new) else {
-            return unpack().map(|elf| Separate { debug: None, symbols: with_functions(elf) });
+            return unpack().map(|elf| Separate::new(None, Some(elf)));
         };
         let debug = open(&elf);
         if debug.is_none() && self.reading == Reading::AsBinutils {
             return None;
         }
-        Some(Separate { debug, symbols: with_functions(elf) })
+        Some(Separate::new(debug, Some(elf)))
     }
 }

@@ -101,6 +101,11 @@ impl Store {
         new.or_else(|| self.old.as_ref()?.get(svma)).unwrap_or_default()
     }
 
+    /// What a former run left, while this one found out nothing.
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        self.old.as_ref().filter(|_| self.new_ones().entries.is_empty())
+    }
+
     /// Adds to what is known of an address.
     pub(super) fn put(&self, svma: u64, known: Known) {
         let before = self.get(svma);

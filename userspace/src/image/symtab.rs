@@ -8,15 +8,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use std::cell::OnceCell;
 use std::cmp::{Ordering, Reverse};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use object::LittleEndian;
 use object::elf::{self, Sym64};
 
 use super::demangle::demangle;
 use super::elf::{Elf, Section, Symbols, is_real};
-use super::order::ascending;
+use super::order::Ascending;
 
 const ENDIAN: LittleEndian = LittleEndian;
 /// Symbols inside another that are passed over to find that one.
@@ -175,12 +176,12 @@ impl NearestIndex {
 
 /// A function symbol, for addresses that debug information does not name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FunctionSymbol {
+pub(super) struct FunctionSymbol<S = Arc<str>> {
     pub(super) address: u64,
     /// Linker name, without a version.
-    pub(super) name: Arc<str>,
+    pub(super) name: S,
     /// Of the source, when the table says which file its symbols are of.
-    pub(super) file: Option<Arc<str>>,
+    pub(super) file: Option<S>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +199,30 @@ impl Entry {
     /// The best of equal addresses last: the largest, then the first of the table.
     fn rank(&self) -> (u64, u64, Reverse<u32>) {
         (self.value, self.size.max(1), Reverse(self.index))
+    }
+}
+
+/// The index of a file's functions, made when it is first asked for: of all, or of those around the addresses that will be asked.
+#[derive(Debug)]
+pub(super) struct Functions<'a> {
+    elf: &'a Elf,
+    all: &'a OnceLock<FunctionIndex>,
+    /// Ascending; all when there are none.
+    asked: &'a [u64],
+    near: OnceCell<FunctionIndex>,
+}
+
+impl<'a> Functions<'a> {
+    pub(super) fn new(elf: &'a Elf, all: &'a OnceLock<FunctionIndex>, asked: &'a [u64]) -> Functions<'a> {
+        Functions { elf, all, asked, near: OnceCell::new() }
+    }
+
+    pub(super) fn index(&self) -> &FunctionIndex {
+        match self.all.get() {
+            Some(all) => all,
+            None if self.asked.is_empty() => self.all.get_or_init(|| FunctionIndex::build(self.elf)),
+            None => self.near.get_or_init(|| FunctionIndex::near(self.elf, self.asked)),
+        }
     }
 }
 
@@ -230,8 +255,8 @@ fn each_function(symbols: &Symbols<'_>, mut take: impl FnMut(Entry)) {
 
 /// By section and rank.
 fn sorted(found: &[Entry]) -> Vec<Entry> {
-    let addresses: Vec<u64> = found.iter().map(|entry| entry.value).collect();
-    let mut sorted: Vec<Entry> = ascending(&addresses).into_iter().map(|place| found[place as usize]).collect();
+    let places = Ascending::new(|| found.iter().map(|entry| entry.value).zip(0..));
+    let mut sorted: Vec<Entry> = (0..places.len()).map(|at| found[places.get(at).1 as usize]).collect();
     sorted.chunk_by_mut(|a, b| a.value == b.value).filter(|same| same.len() > 1).for_each(|same| {
         same.sort_unstable_by_key(Entry::rank);
     });

@@ -21,6 +21,9 @@ use crate::units::SampleInterval;
 /// 8 MiB: for less it is not worth the threads.
 pub(super) const LEAST: usize = 8 << 20;
 
+/// A stack of three frames with its counts; files of shorter ones find less room made than they need.
+const LEAST_STACK_BYTES: usize = 64;
+
 /// What was read.
 pub(super) struct Body {
     pub(super) profile: Profile,
@@ -56,8 +59,9 @@ enum Stop {
     AtTitle,
 }
 
-/// Reads the part before the mappings; `None` when it is small, has no end or is not sound.
-pub(super) fn read(bytes: &[u8], interval: SampleInterval) -> Option<Body> {
+/// Reads the part before the mappings; `None` when it is small, has no end or is not sound. `release` gets what is not needed any
+/// more if the part is sound.
+pub(super) fn read(bytes: &[u8], interval: SampleInterval, release: &dyn Fn(&[u8])) -> Option<Body> {
     if bytes.len() < LEAST {
         return None;
     }
@@ -70,6 +74,14 @@ pub(super) fn read(bytes: &[u8], interval: SampleInterval) -> Option<Body> {
             return Err(Stop::Unsound);
         }
         body.lines += parsed.lines;
+        let start = block.byte as usize;
+        release(&bytes[start..start + block.bytes.len()]);
+        if start == 0 {
+            // The others are taken to be like the first.
+            let all =
+                |count: usize| (count * (bytes.len() / block.bytes.len().max(1))).min(bytes.len() / LEAST_STACK_BYTES);
+            body.profile.reserve(all(body.profile.stack_count()), all(body.profile.shares().len()));
+        }
         match parsed.end {
             None => Ok(()),
             Some(end) => {

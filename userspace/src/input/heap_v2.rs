@@ -36,6 +36,11 @@ const DEFAULT_INTERVAL: u64 = 128 * 1024;
 
 /// Reads a whole file.
 pub fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
+    read_releasing(bytes, &|_| {})
+}
+
+/// The same of a file that is mapped; see [`super::read_releasing`].
+pub fn read_releasing(bytes: &[u8], release: &dyn Fn(&[u8])) -> Result<Profile, ReadError> {
     let mut lines = Lines::new(bytes);
     let mut warnings = Vec::new();
     let header = loop {
@@ -50,7 +55,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
     let mut profile = if let Some(interval) = header.strip_prefix(b"heap_v2/") {
         let interval = number(interval).ok_or_else(|| lines.error(Reason::BadInterval(shown(interval))))?;
         let interval = SampleInterval(interval);
-        match ahead::read(lines.rest(), interval) {
+        match ahead::read(lines.rest(), interval, release) {
             Some(body) => {
                 lines.pass_body(body.bytes, body.lines);
                 body.profile
@@ -167,6 +172,7 @@ fn gperftools_sampling(header: &[u8]) -> Option<Sampling> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::fmt::Write as _;
 
     use super::*;
@@ -247,7 +253,14 @@ MAPPED_LIBRARIES:
         }
         let whole = text.clone() + title;
         let interval = SampleInterval(524_288);
-        let body = ahead::read(&whole.as_bytes()["heap_v2/524288\n".len()..], interval).expect("sound");
+        let rest = &whole.as_bytes()["heap_v2/524288\n".len()..];
+        let released = Cell::new(0);
+        let release = |part: &[u8]| {
+            assert_eq!(part, &rest[released.get()..released.get() + part.len()]);
+            released.set(released.get() + part.len());
+        };
+        let body = ahead::read(rest, interval, &release).expect("sound");
+        assert!(released.get() >= body.bytes, "one part after the other, up to where reading stopped");
         assert_eq!(&whole.as_bytes()["heap_v2/524288\n".len() + body.bytes..][..8], b"00400000");
         let mut lines = Lines::new(whole.as_bytes());
         lines.next();
@@ -264,7 +277,8 @@ MAPPED_LIBRARIES:
         for (damage, at) in [("what\n", text.len()), ("@ 0x1\n@ 0x2\n", text.len()), ("# counter samples 3\n", 60)] {
             let at = text[at.min(text.len() - 1)..].find('@').map_or(text.len(), |found| at + found);
             let damaged = [&text[..at], damage, &text[at..], title].concat();
-            assert!(ahead::read(&damaged.as_bytes()["heap_v2/524288\n".len()..], interval).is_none(), "{damage}");
+            let rest = &damaged.as_bytes()["heap_v2/524288\n".len()..];
+            assert!(ahead::read(rest, interval, &|_| {}).is_none(), "{damage}");
         }
         let error = fails(&[text.as_bytes(), b"what\n", title.as_bytes()].concat());
         assert_eq!(error.byte as usize, text.len());

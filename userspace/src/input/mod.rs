@@ -70,20 +70,26 @@ impl InputError {
 
 /// Reads a profile in any of the formats.
 pub fn read(bytes: &[u8]) -> Result<Profile, InputError> {
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        return unpacked(&gunzip(bytes)?);
-    }
-    unpacked(bytes)
+    read_releasing(bytes, &|_| {})
 }
 
-fn unpacked(bytes: &[u8]) -> Result<Profile, InputError> {
+/// The same of a file that is mapped: `release` gets each part of `bytes` that was read and is not looked at again, but to
+/// tell what is wrong with it.
+pub fn read_releasing(bytes: &[u8], release: &dyn Fn(&[u8])) -> Result<Profile, InputError> {
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        return unpacked(&gunzip(bytes)?, &|_| {});
+    }
+    unpacked(bytes, release)
+}
+
+fn unpacked(bytes: &[u8], release: &dyn Fn(&[u8])) -> Result<Profile, InputError> {
     match bytes.first() {
         // Text begins with a printable byte, ELF with DEL; the key of a message's field is below both.
         Some(0) => Ok(cpu::read(bytes)?),
         Some(1..=0x1f) => {
             pprof::read(bytes).map_err(|error| if is_otlp(bytes) { InputError::Otlp } else { error.into() })
         }
-        _ => Ok(symbolized::read(bytes)?),
+        _ => Ok(symbolized::read_releasing(bytes, release)?),
     }
 }
 

@@ -23,16 +23,21 @@ use crate::symbolize::name::{demangle, is_mangled, shorten};
 
 /// Reads a text profile, with or without names.
 pub fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
+    read_releasing(bytes, &|_| {})
+}
+
+/// The same of a file that is mapped; see [`super::read_releasing`].
+pub fn read_releasing(bytes: &[u8], release: &dyn Fn(&[u8])) -> Result<Profile, ReadError> {
     let is_title = bytes
         .split(|&byte| byte == b'\n')
         .next()
         .and_then(|line| line.strip_prefix(b"---"))
         .is_some_and(|rest| rest.trim_ascii() == b"symbol");
     if !is_title {
-        return heap_v2::read(bytes);
+        return heap_v2::read_releasing(bytes, release);
     }
     let (names, program, lines, rest) = names(bytes)?;
-    let mut profile = heap_v2::read(rest).map_err(|error| ReadError {
+    let mut profile = heap_v2::read_releasing(rest, release).map_err(|error| ReadError {
         line: error.line + lines,
         byte: error.byte + (bytes.len() - rest.len()) as u64,
         reason: error.reason,

@@ -35,7 +35,8 @@ fn frames(id: PcId, named: Named<'_>) -> String {
         .enumerate()
         .map(|(at, name)| {
             let line = if matches!(&*name.line, "?" | ":0") { "??:0" } else { &name.line };
-            let text = if &*name.full == "??" { line } else { &name.full };
+            let full = name.full.text();
+            let text = if full == "??" { line } else { &full };
             format!("{text}{}", if at == 0 { "" } else { "[inline]" })
         })
         .collect();

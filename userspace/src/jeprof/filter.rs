@@ -149,7 +149,9 @@ pub fn without_uninteresting(stacks: &Stacks, named: Named<'_>, kind: Kind, opti
                 Compat::V530 => short,
                 Compat::V531 => short.split(' ').next().unwrap_or_default(),
             };
-            skip.contains(short) || is_heap && (short.contains("TCMalloc") || short.starts_with("tcmalloc::"))
+            let is_skipped = skip.contains(short)
+                || is_heap && short.strip_prefix('_').is_some_and(|without| skip.contains(without));
+            is_skipped || is_heap && (short.contains("TCMalloc") || short.starts_with("tcmalloc::"))
         })
     });
     let retain = (!options.retain.is_empty()).then(|| Pattern::new(&options.retain, "--retain")).transpose()?;
@@ -180,16 +182,15 @@ pub fn without_uninteresting(stacks: &Stacks, named: Named<'_>, kind: Kind, opti
     Ok(result)
 }
 
-fn skipped_names(kind: Kind, compat: Compat) -> FxHashSet<String> {
-    let own = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<FxHashSet<String>>();
+/// Those of the allocator also count with an underscore before them.
+fn skipped_names(kind: Kind, compat: Compat) -> FxHashSet<&'static str> {
     match kind {
         Kind::Heap | Kind::Growth => {
             let newer: &[&str] = if compat == Compat::V531 { &ALLOCATOR_531 } else { &[] };
-            let all = ALLOCATOR.iter().chain(&ALLOCATOR_MORE).chain(newer);
-            all.flat_map(|name| [(*name).to_owned(), format!("_{name}")]).collect()
+            ALLOCATOR.iter().chain(&ALLOCATOR_MORE).chain(newer).copied().collect()
         }
-        Kind::Contention => own(&LOCKS),
-        Kind::Cpu => own(&SIGNALS),
+        Kind::Contention => LOCKS.into_iter().collect(),
+        Kind::Cpu => SIGNALS.into_iter().collect(),
         Kind::Unknown => FxHashSet::default(),
     }
 }

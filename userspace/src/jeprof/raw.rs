@@ -24,7 +24,7 @@ pub fn write(
 ) -> Result<()> {
     writeln!(out, "--- symbol\nbinary={program}")?;
     for (address, names) in symbols.sorted() {
-        let names: Vec<&str> = names.iter().map(|name| &*name.full).collect();
+        let names: Vec<_> = names.iter().map(|name| name.full.text()).collect();
         writeln!(out, "0x{} {}", width.text(address), names.join("--"))?;
     }
     let marker = match kind {

@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::filter::Named;
 use super::options::{Options, truth};
 use super::stacks::{PcId, Stacks};
-use super::symbols::Symbols;
+use super::symbols::{Full, Symbols};
 
 /// Index of a row.
 pub type KeyId = usize;
@@ -228,8 +228,8 @@ impl<'a> Builder<'a> {
 
 /// Whether a callback's runner has this name: `Callback.*::Run$`.
 fn is_runner(function: &str) -> bool {
-    let last_line = function.rsplit('\n').next().unwrap_or_default();
-    last_line.strip_suffix("::Run").is_some_and(|before| before.contains("Callback"))
+    let last_line = |text: &'_ str| text.rfind('\n').map_or(0, |at| at + 1);
+    function.strip_suffix("::Run").is_some_and(|before| before[last_line(before)..].contains("Callback"))
 }
 
 /// A `file:line` without the line; what does not end in digits stays whole.
@@ -243,34 +243,34 @@ fn without_line(text: &str) -> &str {
 /// Short names that several functions share, told apart by what stands behind them.
 struct Overloads {
     /// By complete name.
-    names: FxHashMap<Arc<str>, Arc<str>>,
+    names: FxHashMap<Full, Arc<str>>,
 }
 
 impl Overloads {
     /// Only outermost functions are compared, and only those whose complete name ends in an address make a name shared;
     /// then all of that name get a mark.
     fn new(symbols: &Symbols) -> Overloads {
-        let mut first: FxHashMap<Arc<str>, Arc<str>> = FxHashMap::default();
-        let mut shared: FxHashSet<Arc<str>> = FxHashSet::default();
+        let mut first: FxHashMap<&str, &Full> = FxHashMap::default();
+        let mut shared: FxHashSet<&str> = FxHashSet::default();
         for name in symbols.all().filter_map(<[_]>::first) {
-            if !is_tagged(&name.full) {
+            if !name.full.is_tagged() {
                 continue;
             }
-            let known = first.entry(name.short.clone()).or_insert_with(|| name.full.clone());
-            if *known != name.full {
-                shared.insert(name.short.clone());
+            let known = first.entry(&name.short).or_insert(&name.full);
+            if **known != name.full {
+                shared.insert(&name.short);
             }
         }
         let mut names = FxHashMap::default();
-        for name in symbols.all().filter_map(<[_]>::first).filter(|name| shared.contains(&name.short)) {
-            if let Some(mark) = mark(&name.full) {
+        for name in symbols.all().filter_map(<[_]>::first).filter(|name| shared.contains(&*name.short)) {
+            if let Some(mark) = mark(&name.full.text()) {
                 names.entry(name.full.clone()).or_insert_with(|| format!("{}@{mark}", name.short).into());
             }
         }
         Overloads { names }
     }
 
-    fn name(&self, full: &str, short: &Arc<str>) -> Arc<str> {
+    fn name(&self, full: &Full, short: &Arc<str>) -> Arc<str> {
         self.names.get(full).unwrap_or(short).clone()
     }
 }
@@ -282,12 +282,6 @@ fn mark(full: &str) -> Option<&str> {
     let after = inside.rfind('>').map_or(0, |at| at + 1);
     let open = inside[after..].find('<')?;
     Some(inside[after + open + 1..].trim_start_matches('0'))
-}
-
-/// `name<address>`.
-fn is_tagged(full: &str) -> bool {
-    let tag = full.strip_suffix('>').and_then(|name| name.rsplit_once('<'));
-    tag.is_some_and(|(_, tag)| !tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 #[cfg(test)]

@@ -28,7 +28,65 @@ pub struct Name {
     pub short: Arc<str>,
     /// `file:line`, with what is not known as `?` or `??`.
     pub line: Arc<str>,
-    pub full: Arc<str>,
+    pub full: Full,
+}
+
+/// A complete name, put together when it is looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Full {
+    /// Without the address behind it.
+    stem: Arc<str>,
+    /// What stands behind the stem as `<16 hexadecimal digits>`. A text that ends so is always taken apart.
+    start: Option<u64>,
+}
+
+impl Full {
+    /// Bytes of an address behind a name.
+    const TAG_BYTES: usize = 18;
+
+    fn new(text: Arc<str>) -> Full {
+        let tag = |text: &str| {
+            let at = text.len().checked_sub(Full::TAG_BYTES)?;
+            let digits = text.get(at..)?.strip_prefix('<')?.strip_suffix('>')?;
+            let is_tag = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            Some((at, u64::from_str_radix(digits, 16).ok().filter(|_| is_tag)?))
+        };
+        match tag(&text) {
+            Some((at, start)) => Full { stem: text[..at].into(), start: Some(start) },
+            None => Full { stem: text, start: None },
+        }
+    }
+
+    /// A function's name with its address behind it, which is taken for the arguments of a template where names are cut; others
+    /// carry none.
+    fn of(called: &Called) -> Full {
+        if called.is_bare {
+            return Full::new(called.name.full.clone());
+        }
+        Full { stem: called.name.full.clone(), start: Some(called.start) }
+    }
+
+    pub fn text(&self) -> Cow<'_, str> {
+        match self.start {
+            None => Cow::Borrowed(&self.stem),
+            Some(start) => Cow::Owned(format!("{}<{start:016x}>", self.stem)),
+        }
+    }
+
+    /// Whether an address stands behind it.
+    pub fn is_tagged(&self) -> bool {
+        self.start.is_some() || is_tagged(&self.stem)
+    }
+
+    fn starts_with(&self, text: &str) -> bool {
+        self.stem.starts_with(text) || self.start.is_some() && self.text().starts_with(text)
+    }
+}
+
+/// `name<address>`.
+fn is_tagged(full: &str) -> bool {
+    let tag = full.strip_suffix('>').and_then(|name| name.rsplit_once('<'));
+    tag.is_some_and(|(_, tag)| !tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Names by address, outermost function first.
@@ -67,7 +125,7 @@ impl Symbols {
             }
             let list = parts
                 .into_iter()
-                .map(|full| Name { short: shorten(full).into(), line: question.clone(), full: full.into() })
+                .map(|full| Name { short: shorten(full).into(), line: question.clone(), full: Full::new(full.into()) })
                 .collect();
             symbols.by_address.insert(address, list);
         }
@@ -119,12 +177,12 @@ impl Symbols {
             let shown = if shows_all { &frames[..] } else { &frames[..1] };
             let of_its_own = match answer.routine {
                 Some(Within::In(called)) => {
-                    routine = Some(TableName::of(&called));
+                    routine = Some(TableName { short: called.name.short.clone(), full: Full::of(&called) });
                     None
                 }
                 Some(Within::Behind) => {
                     let text: Arc<str> = format!("0x{}", width.text(address)).into();
-                    Some(TableName { short: text.clone(), full: text })
+                    Some(TableName { short: text.clone(), full: Full::new(text) })
                 }
                 // No functions at all.
                 Some(Within::Nothing) => {
@@ -195,10 +253,10 @@ impl Texts {
     fn name(&self, function: Option<&FunctionName>, line: Arc<str>, table: Option<&TableName>) -> Name {
         let function = function.filter(|name| !name.full.is_empty()).unwrap_or(&self.unknown);
         match table {
-            Some(table) if &*function.full == "??" || table.full.starts_with(&*function.short) => {
+            Some(table) if &*function.full == "??" || table.full.starts_with(&function.short) => {
                 Name { short: table.short.clone(), line, full: table.full.clone() }
             }
-            _ => Name { short: function.short.clone(), line, full: function.full.clone() },
+            _ => Name { short: function.short.clone(), line, full: Full::new(function.full.clone()) },
         }
     }
 }
@@ -207,14 +265,7 @@ impl Texts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TableName {
     short: Arc<str>,
-    full: Arc<str>,
-}
-
-impl TableName {
-    /// An address behind a name is taken from it as the arguments of a template are.
-    fn of(called: &Called) -> TableName {
-        TableName { short: called.name.short.clone(), full: called.full() }
-    }
+    full: Full,
 }
 
 /// All functions of an image by address whose name, with its address, matches. `symbols` ascending. Of several at an address the
@@ -309,8 +360,11 @@ mod tests {
             addresses.sort_unstable();
             let mut found: Vec<Within> = Vec::new();
             image.answers(&addresses, |answer| {
-                let routine =
-                    |called: Called| Routine { name: called.full().to_string(), start: called.start, end: called.end };
+                let routine = |called: Called| Routine {
+                    name: Full::of(&called).text().into_owned(),
+                    start: called.start,
+                    end: called.end,
+                };
                 let one = answer.routine.map_or_else(|| found.last().cloned(), |within| Some(within.map(routine)));
                 found.push(one.expect("the first has its own"));
             });
@@ -320,6 +374,18 @@ mod tests {
             compared += addresses.len();
         }
         assert!(compared > 500);
+    }
+
+    #[test]
+    fn complete_names_are_what_they_are_made_of() {
+        let tagged = "f<int><00000000000004a0>";
+        let of = |text: &str| Full::new(text.into());
+        assert_eq!(of(tagged), Full { stem: "f<int>".into(), start: Some(0x4a0) });
+        for text in [tagged, "f", "", "f<0a>", "<00000000000000AB>", "f<0000000000000ab>", "é<000000000000000a>"] {
+            assert_eq!(of(text).text(), text);
+            assert_eq!(of(text).is_tagged(), is_tagged(text), "{text}");
+            assert!(of(text).starts_with(text) && !of(text).starts_with("other"), "{text}");
+        }
     }
 
     #[test]

@@ -115,6 +115,10 @@ pub fn put_percent(into: &mut String, value: f64, total: f64) {
 fn put_tenths(into: &mut String, value: f64) {
     const FRACTION_BITS: u32 = 52;
     let bits = value.to_bits();
+    if bits == 0 {
+        into.push_str("0.0");
+        return;
+    }
     let exponent = (bits >> FRACTION_BITS) & 0x7ff;
     // value = significand / 2^shift
     let shift = (1023 + u64::from(FRACTION_BITS)).wrapping_sub(exponent);
@@ -127,18 +131,21 @@ fn put_tenths(into: &mut String, value: f64) {
     let (tenths, rest) = (tenfold >> shift, tenfold & ((1 << shift) - 1));
     let half = 1_u64 << (shift - 1);
     let tenths = tenths + u64::from(rest > half || (rest == half && tenths % 2 == 1));
-    let (mut digits, mut at, mut left) = ([b'0'; 20], 20, tenths / 10);
+    // Digits, point, tenth.
+    let mut text = *b"00000000000000000000.0";
+    let mut at = text.len() - 1;
+    text[at] += (tenths % 10) as u8;
+    let mut left = tenths / 10;
+    at -= 1;
     loop {
         at -= 1;
-        digits[at] += (left % 10) as u8;
+        text[at] += (left % 10) as u8;
         left /= 10;
         if left == 0 {
             break;
         }
     }
-    into.extend(digits[at..].iter().map(|&digit| char::from(digit)));
-    into.push('.');
-    into.push(char::from(b'0' + (tenths % 10) as u8));
+    into.push_str(std::str::from_utf8(&text[at..]).unwrap_or_default());
 }
 
 #[cfg(test)]

@@ -43,6 +43,11 @@ impl Interner {
         StackId(id)
     }
 
+    /// Makes room for as many stacks, so that their table need not grow; what is not used of it takes a byte a stack.
+    pub fn reserve(&mut self, stacks: usize) {
+        self.table.reserve(stacks, |id| self.hashes[*id as usize]);
+    }
+
     /// The id of `stack` when it is known.
     pub fn find(&self, stack: &[u64]) -> Option<StackId> {
         let hash = self.hasher.hash_one(stack);

@@ -3,6 +3,7 @@
 //! - `stack`: handles, and what a frame's address means.
 //! - `mapping`: the address space, and how two of them are laid side by side.
 //! - `names`: what a profile itself says of its addresses and numbers.
+//! - `recent`: what is known of addresses that were met lately.
 //! - `interner`: every distinct stack once.
 //! - `profile`: stacks with values, threads, losses, notes.
 //!
@@ -13,10 +14,12 @@ mod interner;
 mod mapping;
 mod names;
 mod profile;
+mod recent;
 mod stack;
 
 pub use interner::Interner;
 pub use mapping::{Mapping, Mappings, Relocation, build_id_of_text};
 pub use names::{Kind, Measure, Named, jit_name, printable};
 pub use profile::{MADE_UP, Profile, Share, Thread, Values};
+pub use recent::Recent;
 pub use stack::{StackId, ThreadUid, call_site};

@@ -110,6 +110,16 @@ impl Profile {
         Profile { interval, ..Profile::default() }
     }
 
+    /// Makes room for as many more stacks and parts of threads.
+    pub fn reserve(&mut self, stacks: usize, shares: usize) {
+        self.stacks.reserve(stacks);
+        let hash = |index: &u32| {
+            let share = &self.shares[*index as usize];
+            self.hasher.hash_one((share.stack, share.thread))
+        };
+        self.share_index.reserve(shares, hash);
+    }
+
     /// Adds samples of `stack` (leaf first, return addresses), allocated by `thread` when that is known.
     pub fn add(&mut self, stack: &[u64], thread: Option<ThreadUid>, current: Sums, cumulative: Sums) -> StackId {
         let values = Values { current, cumulative };

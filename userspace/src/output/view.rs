@@ -18,7 +18,7 @@ use foldhash::fast::RandomState;
 use regex::Regex;
 
 use super::select::{Granularity, Keyed, Numbers, Options, Selection, is_allocator_function, user_functions};
-use crate::model::{StackId, call_site};
+use crate::model::{Recent, StackId, call_site};
 use crate::symbolize::{Function, Site};
 
 /// Addresses from here on are not code; jeprof passes over them.
@@ -103,6 +103,7 @@ struct Places<'s> {
     options: &'s Options,
     frames: Vec<Frame>,
     index: HashMap<u64, u32, RandomState>,
+    recent: Recent<u32>,
     list: Vec<Place>,
     /// Numbers of the frames [`NO_STACK`] and [`HIDDEN`], once met.
     stand_ins: [Option<u32>; 2],
@@ -120,6 +121,7 @@ impl Selection<'_> {
             options,
             frames: Vec::new(),
             index: HashMap::default(),
+            recent: Recent::default(),
             list: Vec::new(),
             stand_ins: [None; 2],
         };
@@ -233,9 +235,16 @@ impl Places<'_> {
     }
 
     fn of(&mut self, avma: u64) -> u32 {
-        if let Some(&place) = self.index.get(&avma) {
+        if let Some(place) = self.recent.get(avma) {
             return place;
         }
+        let place = self.index.get(&avma).copied().unwrap_or_else(|| self.add(avma));
+        self.recent.put(avma, place);
+        place
+    }
+
+    /// An address that is met for the first time.
+    fn add(&mut self, avma: u64) -> u32 {
         let options = self.options;
         let site = self.selection.symbols.site(avma);
         let first = self.frames.len();

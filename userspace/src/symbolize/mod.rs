@@ -27,7 +27,7 @@ pub use cache::{Function, Problem, Site, Symbols};
 use foldhash::fast::RandomState;
 
 use crate::image::Call;
-use crate::model::{Mapping, Profile, call_site};
+use crate::model::{Mapping, Profile, Recent, call_site};
 pub use files::Sources;
 use files::{Space, SymbolFile};
 use name::Name;
@@ -77,8 +77,14 @@ pub fn resolve(profile: &Profile, sources: &Sources) -> Symbols {
 /// Groups all addresses by file; the largest group last, which is taken first.
 fn tasks<'a>(profile: &'a Profile, sources: &Sources) -> Vec<Task<'a>> {
     let mut addresses = HashSet::<u64, RandomState>::default();
+    let mut recent = Recent::default();
     for (_, frames, _) in profile.totals() {
-        addresses.extend(frames.iter().enumerate().map(|(depth, &avma)| call_site(depth, avma)));
+        for site in frames.iter().enumerate().map(|(depth, &avma)| call_site(depth, avma)) {
+            if recent.get(site).is_none() {
+                recent.put(site, ());
+                addresses.insert(site);
+            }
+        }
     }
     // What the profile names itself needs no file.
     addresses.retain(|avma| !profile.names().contains_key(avma));

@@ -34,11 +34,11 @@ const SECTIONS: &[SectionId] = &[
 
 /// A function around an address, or a call in it that was inlined.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Link {
+pub(in super::super) struct Link<S = Arc<str>> {
     /// Tells functions apart: place of its entry in the debug information.
     pub(in super::super) key: u64,
     /// As the debug information has it.
-    pub(in super::super) name: Option<Arc<str>>,
+    pub(in super::super) name: Option<S>,
     /// The name is the linker's.
     pub(in super::super) is_linkage: bool,
     /// Start of its first range.
@@ -46,17 +46,23 @@ pub(in super::super) struct Link {
     /// A call that was inlined, not the function that contains it.
     pub(in super::super) is_inlined: bool,
     /// Where an inlined call stands.
-    pub(in super::super) call_file: Option<Arc<str>>,
+    pub(in super::super) call_file: Option<S>,
     /// 0 = unknown.
     pub(in super::super) call_line: u32,
 }
 
 /// What the debug information says of an address.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Found {
-    pub(in super::super) line: Option<Line>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Found<S = Arc<str>> {
+    pub(in super::super) line: Option<Line<S>>,
     /// Innermost first; the last one is a function that was not inlined, when it is known.
-    pub(in super::super) chain: Vec<Link>,
+    pub(in super::super) chain: Vec<Link<S>>,
+}
+
+impl<S> Default for Found<S> {
+    fn default() -> Found<S> {
+        Found { line: None, chain: Vec::new() }
+    }
 }
 
 #[derive(Debug)]

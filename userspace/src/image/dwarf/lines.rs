@@ -39,11 +39,11 @@ impl Sequence {
     }
 }
 
-/// What a line table says of an address.
+/// What a line table says of an address. `S` stands for a text, here and around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Line {
+pub(in super::super) struct Line<S = Arc<str>> {
     /// `None` when the table's file name is empty.
-    pub(in super::super) file: Option<Arc<str>>,
+    pub(in super::super) file: Option<S>,
     /// 0 = no line.
     pub(in super::super) number: u32,
     pub(in super::super) discriminator: u32,

@@ -30,6 +30,9 @@ use super::stop::{Result, Stop, reason};
 use super::streams::say;
 use super::values::Kind;
 
+/// Read at a time: 256 KiB, and where only the first line is looked at, 4 KiB.
+const READ_BYTES: usize = 256 * 1024;
+const FIRST_BYTES: usize = 4096;
 /// Of a line that is shown in an error.
 const SHOWN_BYTES: usize = 60;
 
@@ -89,19 +92,19 @@ pub fn bad(name: &Path, place: Place, column: usize, what: &str) -> Stop {
 
 /// Whether the file begins with symbols. Files that cannot be read do not.
 pub fn is_symbolized(path: &Path) -> bool {
-    let Ok(mut source) = open(path) else { return false };
+    let Ok(mut source) = open(path, FIRST_BYTES) else { return false };
     matches!(header(&mut source), Ok(Some(line)) if is_marker(&line, &["symbol"]))
 }
 
-fn open(path: &Path) -> std::result::Result<Source<'_>, Stop> {
+fn open(path: &Path, read_bytes: usize) -> std::result::Result<Source<'_>, Stop> {
     let file = File::open(path).map_err(|error| Stop::error(format!("{}: {}\n", path.display(), reason(&error))))?;
     let reader: Box<dyn Read> = Box::new(file);
-    Ok(Source { name: path, lines: Lines::new(BufReader::with_capacity(256 * 1024, reader)) })
+    Ok(Source { name: path, lines: Lines::new(BufReader::with_capacity(read_bytes, reader)) })
 }
 
 /// Reads a profile of any kind.
 pub fn read(path: &Path, context: &mut Context<'_>) -> Result<Profile> {
-    let mut source = open(path)?;
+    let mut source = open(path, READ_BYTES)?;
     let Some(mut line) = header(&mut source)? else {
         return Err(Stop::error("Profile is empty.\n"));
     };
