@@ -102,7 +102,8 @@ impl Words for StackWords {
     }
 }
 
-/// Where a walk begins that is made for `caller`: in the program, if it is known where, else here.
+/// Where a walk begins that is made for `caller`: in the program, if it is known where, else in the calling function.
+#[inline(always)]
 pub(crate) fn start(caller: Caller) -> Start {
     if walker::is_in_program(caller.0.pc) { Start::program(caller.0) } else { Start::inside(here()) }
 }
@@ -113,31 +114,29 @@ fn max_frames() -> usize {
     (jeprobe_root.max_frames.load(Ordering::Relaxed) as usize).clamp(1, MAX_FRAMES)
 }
 
-/// The counts of the stack that `caller` called the allocator on, when it is one that `trace` keeps (`Trace::keep`).
+/// The registers of `caller`, if it is known to be in the program.
 #[inline(always)]
-pub(crate) fn recall(trace: &mut Trace, stack: Stack, caller: Caller, now_ns: u64) -> Option<Recalled> {
-    if now_ns >= walker::routine_refresh_ns() {
+pub(crate) fn in_program(caller: Caller) -> Option<Registers> {
+    walker::is_in_program(caller.0.pc).then_some(caller.0)
+}
+
+/// The counts of the stack of a program that called with the registers `at`, when it is one that `trace` keeps
+/// (`Trace::keep`).
+#[inline(always)]
+pub(crate) fn recall(trace: &mut Trace, stack: Stack, at: Registers, now_ns: u64) -> Option<Recalled> {
+    if now_ns >= walker::routine_refresh_ns() || !(stack.low..stack.high).contains(&at.sp) {
         return None;
     }
-    if !walker::is_in_program(caller.0.pc) {
-        return recall_inside(trace, stack);
-    }
-    let sp = caller.0.sp;
-    if !(stack.low..stack.high).contains(&sp) {
-        return None;
-    }
-    let words = StackWords::new(sp, stack.high);
-    let recalled = trace.recall(caller.0, stack.high, generation()?, &words)?;
+    let words = StackWords::new(at.sp, stack.high);
+    let recalled = trace.recall(at, stack.high, generation()?, &words)?;
     #[cfg(debug_assertions)]
     compare_recalled(recalled, here(), stack.high);
     Some(recalled)
 }
 
-/// As [`recall`], for an entry point of the allocator that does not know its caller.
-#[inline(never)]
-fn recall_inside(trace: &mut Trace, stack: Stack) -> Option<Recalled> {
-    let first = here();
-    if !(stack.low..stack.high).contains(&first.sp) {
+/// As [`recall`], from registers of a function of the allocator that is running.
+pub(crate) fn recall_from(trace: &mut Trace, stack: Stack, first: Registers, now_ns: u64) -> Option<Recalled> {
+    if now_ns >= walker::routine_refresh_ns() || !(stack.low..stack.high).contains(&first.sp) {
         return None;
     }
     let words = StackWords::new(first.sp, stack.high);

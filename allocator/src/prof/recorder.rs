@@ -37,6 +37,7 @@ use jeprobe_abi::unbias;
 
 use super::backtrace::{self, Stack};
 use super::dump::{self, DumpError, Kind};
+use super::familiar::Recalled;
 use super::lives::{KeptMaps, Live};
 use super::records::{ContextCell, Ptr, TctxCell, ThreadCell, jeprobe_root};
 use super::rule::Registers;
@@ -348,23 +349,43 @@ fn with_trace<R>(thread: &ThreadProf, act: impl FnOnce(&mut Trace) -> Option<R>)
 /// The counts of the stack in its thread that the program called on; those of no stack when there is none.
 #[inline(always)]
 fn stack_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, from: Caller, now_ns: u64) -> Option<Ptr<TctxCell>> {
+    let Some(at) = backtrace::in_program(from) else { return inside_counts(thread, record, now_ns) };
     if let Some(mut trace) = thread.trace.take() {
-        let recalled = backtrace::recall(&mut trace, thread.stack.get(), from, now_ns);
+        let recalled = backtrace::recall(&mut trace, thread.stack.get(), at, now_ns);
         thread.trace.set(Some(trace));
         if let Some(recalled) = recalled {
-            if recalled.truncated {
-                jeprobe_root.drop_one(Reason::TruncatedStack);
-            }
-            return Some(recalled.tctx);
+            return Some(recalled_counts(recalled));
         }
     }
-    walk_counts(thread, record, from, now_ns)
+    walk_counts(thread, record, Start::program(at), now_ns)
+}
+
+/// As [`stack_counts`], for an entry point that does not know its caller. Both ways begin in this one function: what is
+/// learned by the second serves the first.
+#[inline(never)]
+fn inside_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, now_ns: u64) -> Option<Ptr<TctxCell>> {
+    let first = backtrace::here();
+    if let Some(mut trace) = thread.trace.take() {
+        let recalled = backtrace::recall_from(&mut trace, thread.stack.get(), first, now_ns);
+        thread.trace.set(Some(trace));
+        if let Some(recalled) = recalled {
+            return Some(recalled_counts(recalled));
+        }
+    }
+    walk_counts(thread, record, Start::inside(first), now_ns)
+}
+
+#[inline(always)]
+fn recalled_counts(recalled: Recalled) -> Ptr<TctxCell> {
+    if recalled.truncated {
+        jeprobe_root.drop_one(Reason::TruncatedStack);
+    }
+    recalled.tctx
 }
 
 /// As [`stack_counts`], for a stack that is not familiar.
 #[inline(never)]
-fn walk_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, from: Caller, now_ns: u64) -> Option<Ptr<TctxCell>> {
-    let start = backtrace::start(from);
+fn walk_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, start: Start, now_ns: u64) -> Option<Ptr<TctxCell>> {
     with_trace(thread, |trace| walked_counts(thread, record, trace, start, now_ns)).or_else(|| {
         thread.tctx.set(None);
         jeprobe_root.drop_one(Reason::NoStack);
