@@ -83,7 +83,10 @@ pub fn run(
         None => None,
     };
     if let Some(member) = session.member(pid) {
-        term.say(format_args!("sampling: one allocation per {} bytes on average", member.interval_in_force().0));
+        match member.interval_in_force().0 {
+            0 | 1 => term.say("sampling: every allocation"),
+            bytes => term.say(format_args!("sampling: one allocation per {bytes} bytes on average")),
+        }
     }
     warn_if_stopped(pid, term);
     if args.duration.is_none() {

@@ -151,7 +151,10 @@ fn conclude(
             (reading.profile, None)
         }
         (None, None) => {
-            others(args, pid, &files, scratch, term);
+            if others(args, pid, &files, scratch, term) {
+                term.warn(format_args!("process {pid} ({name}) itself recorded no profile"));
+                return Ok(Outcome::Child(code));
+            }
             let error = Error::NothingRecorded { pid, name, killed: status.signal().is_some() };
             // A command that failed by itself has said why; its code says more than ours.
             return if code == 0 {
@@ -174,8 +177,8 @@ fn read_file(path: &Path) -> Result<(crate::model::Profile, Vec<u8>)> {
     Ok((profile, bytes))
 }
 
-/// Keeps the profiles of the programs that the child started, and names those that still run.
-fn others(args: &RunArgs, pid: u32, files: &[HeapFile], mut scratch: Scratch, term: &mut Term) {
+/// Keeps the profiles of the programs that the child started, and names those that still run; false when there are none.
+fn others(args: &RunArgs, pid: u32, files: &[HeapFile], mut scratch: Scratch, term: &mut Term) -> bool {
     let running = scratch.users();
     if let Some(first) = running.first() {
         term.warn(format_args!(
@@ -184,13 +187,13 @@ fn others(args: &RunArgs, pid: u32, files: &[HeapFile], mut scratch: Scratch, te
             scratch.dir.display()
         ));
         scratch.keep = true;
-        return;
+        return true;
     }
     let samples = |file: &HeapFile| read_file(&file.path).map_or(0, |(profile, _)| profile.sum().current.raw.objects);
     let kept: Vec<(&HeapFile, u64)> =
         files.iter().filter(|file| file.pid != pid).map(|file| (file, samples(file))).filter(|&(_, n)| n > 0).collect();
     if kept.is_empty() {
-        return;
+        return false;
     }
     let dir = deliver::heap_path(&args.output, pid)
         .unwrap_or_else(|| PathBuf::from(format!("jeprobe.{pid}.heap")))
@@ -207,6 +210,7 @@ fn others(args: &RunArgs, pid: u32, files: &[HeapFile], mut scratch: Scratch, te
         let more = counted(kept.len() as u64, "more process", "more processes");
         term.warn(format_args!("cannot move the profiles of {more} to {}", dir.display()));
     }
+    true
 }
 
 /// One heap file of the child or of what it started.

@@ -107,6 +107,9 @@ impl DiscoverError {
         match self {
             DiscoverError::NoProcess { .. } => Some("list candidates with: pgrep -a NAME".into()),
             DiscoverError::Maps { .. } => Some("run as root, or as the user of the process".into()),
+            DiscoverError::NoHooks { looked_at: 0, .. } => {
+                Some("a thread of the kernel has no program and no heap; find a process: pgrep -a NAME".into())
+            }
             DiscoverError::NoHooks { .. } => {
                 Some("start the program with the library: jeprobe run -- PROGRAM, or LD_PRELOAD=libjeprobe.so".into())
             }
