@@ -215,6 +215,12 @@ fn a_terminal_gets_colours_a_pager_and_names_that_fit() {
     };
     let paged = on_terminal(&[("PAGER", "sed s/^/paged:/"), ("TERM", "xterm")]);
     assert!(paged.stdout.contains("paged:\u{1b}[1mTotal: 8.5 MB\u{1b}[0m"), "{paged}");
+    let missing = on_terminal(&[("PAGER", "/proc/no-pager"), ("TERM", "xterm")]);
+    assert!(missing.stdout.contains("Total: 8.5 MB"), "{missing}");
+    let failing = on_terminal(&[("PAGER", "exit 3"), ("TERM", "xterm")]);
+    assert!(failing.stdout.contains("the pager `exit 3` failed (exit status: 3)"), "{failing}");
+    let dumb = on_terminal(&[("PAGER", "sed s/^/paged:/"), ("TERM", "dumb")]);
+    assert!(dumb.stdout.contains("Total: 8.5 MB") && !dumb.stdout.contains("paged:"), "{dumb}");
     let plain = on_terminal(&[("PAGER", "cat"), ("TERM", "xterm"), ("NO_COLOR", "1")]);
     assert!(plain.stdout.contains("Total: 8.5 MB") && !plain.stdout.contains('\u{1b}'), "{plain}");
     // The pager marked every line, and cut names leave no line longer than the terminal.
@@ -230,6 +236,7 @@ fn what_is_no_profile_is_refused_with_advice() {
         (&["."], "cannot read .", "name the files in it: ./*.heap"),
         (&["./nowhere.heap"], "cannot read ./nowhere.heap", "take a profile with: jeprobe dump --pid P"),
         (&["hand.heap", "./leak"], "cannot read the profile ./leak", "name the program first"),
+        (&["-", "-"], "standard input can be read once", "write one of them to a file"),
     ] {
         let ended = report(args);
         assert_eq!((ended.code(), ended.stdout.as_str()), (1, ""), "{ended}");

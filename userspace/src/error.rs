@@ -26,6 +26,9 @@ pub enum Error {
     #[error("no profile given, only the program {}", path.display())]
     OnlyProgram { path: PathBuf },
 
+    #[error("standard input can be read once, and - is named twice")]
+    StdinTwice,
+
     #[error("two profiles are compared, the old and the new one; {given} given")]
     NotTwo { given: usize },
 
@@ -190,6 +193,7 @@ impl Error {
             Error::Twice { .. } => Some("name two files: -o FILE.heap --flamegraph FILE.svg".into()),
             Error::OnlyText { option, .. } => Some(format!("leave one of them out; the numbers behind {option} are in json and pprof, too")),
             Error::Binary { .. } => Some("name a file with -o FILE, or pipe it on".into()),
+            Error::StdinTwice => Some("write one of them to a file and name that".into()),
             Error::OnlyProgram { path } => Some(format!(
                 "name a profile after it: {} FILE.heap; take one with: jeprobe dump --pid P",
                 path.display()

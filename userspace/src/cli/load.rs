@@ -121,6 +121,7 @@ pub(super) fn split(inputs: &[PathBuf]) -> Result<(Option<PathBuf>, &[PathBuf]),
     };
     match (&program, files) {
         (Some(path), []) => Err(Error::OnlyProgram { path: path.clone() }),
+        _ if inputs.iter().filter(|path| *path == Path::new("-")).count() > 1 => Err(Error::StdinTwice),
         _ => Ok((program, files)),
     }
 }

@@ -80,10 +80,10 @@ pub struct ValueArgs {
     /// Objects in use.
     #[arg(long = "inuse_objects", alias = "inuse-objects")]
     pub inuse_objects: bool,
-    /// Bytes ever allocated; needs profiles with cumulative counts (prof_accum).
+    /// Bytes ever allocated; needs cumulative counts: a profile of an attachment, or of a program with prof_accum.
     #[arg(long = "alloc_space", alias = "alloc-space")]
     pub alloc_space: bool,
-    /// Objects ever allocated; needs profiles with cumulative counts (prof_accum).
+    /// Objects ever allocated; needs cumulative counts: a profile of an attachment, or of a program with prof_accum.
     #[arg(long = "alloc_objects", alias = "alloc-objects")]
     pub alloc_objects: bool,
 }
@@ -294,7 +294,7 @@ pub struct SymbolizeArgs {
     #[command(flatten)]
     pub sources: SourceArgs,
     /// The result: a heap file with names, or .pb.gz or .otlp; `-` is standard output.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: PathBuf,
 }
 
@@ -303,16 +303,16 @@ pub struct FlamegraphArgs {
     #[command(flatten)]
     pub profile: ProfileArgs,
     /// Draw the difference from this profile: red grew, blue shrank; stacks are matched by name.
-    #[arg(long, value_name = "PROFILE")]
+    #[arg(long, value_name = "PROFILE", help_heading = "Output")]
     pub base: Option<PathBuf>,
     /// Root at the top instead of the bottom.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub icicle: bool,
     /// Print folded stacks, one line each, instead of the picture; with --base two numbers, before and after.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub folded: bool,
     /// Write to this file instead of standard output; .svg, .html and .folded by the end of its name.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
 }
 
@@ -326,7 +326,7 @@ pub struct TimelineArgs {
     #[command(flatten)]
     pub sources: SourceArgs,
     /// Write to this file instead of standard output; .svg, .pdf and .html by the end of its name.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
 }
 

@@ -11,7 +11,7 @@
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Write};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::Result;
 
@@ -103,16 +103,26 @@ impl Term {
         self.results = Results::Stderr;
     }
 
-    /// Shows a result: on a terminal through the pager of `$PAGER`, else like [`Term::result`].
+    /// Shows a result: on a terminal through the pager of `$PAGER`, else like [`Term::result`]. A pager that could not be
+    /// started takes nothing with it.
     pub fn paged(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-        if self.results == Results::Stderr {
-            return self.result(write);
+        let pager = match self.results {
+            Results::Stdout => pager(),
+            Results::Stderr => None,
+        };
+        let Some(pager) = pager else { return self.result(write) };
+        let mut text = Vec::new();
+        write(&mut text).map_err(Error::Stdout)?;
+        match page(&pager, &text) {
+            Ok(status) if status.code() == Some(CANNOT_RUN) || status.code() == Some(NOT_FOUND) => {}
+            Ok(status) if !status.success() => {
+                self.warn(format_args!("the pager `{pager}` failed ({status}); --no-pager shows results without one"));
+                return Ok(());
+            }
+            Ok(_) => return Ok(()),
+            Err(error) => self.warn(format_args!("cannot start the pager `{pager}`: {error}")),
         }
-        match page(write) {
-            Paged::Not(write) => self.result(write),
-            Paged::Done(Err(error)) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Stdout(error).into()),
-            Paged::Done(_) => Ok(()),
-        }
+        self.result(|out| out.write_all(&text))
     }
 
     /// Writes a result to stdout, or where [`Term::results_to_stderr`] said. A closed pipe ends the writing and counts as success.
@@ -136,32 +146,31 @@ impl Term {
     }
 }
 
-/// Shows a result through the user's pager when stdout is a terminal; false when it is none, or there is no pager.
-fn page(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Paged<impl FnOnce(&mut dyn Write) -> io::Result<()>> {
+/// What a shell ends with when it may not run a command, and when there is none of that name.
+const CANNOT_RUN: i32 = 126;
+const NOT_FOUND: i32 = 127;
+
+/// The pager of the user, when stdout is a terminal that one can work on.
+fn pager() -> Option<String> {
+    let is_capable = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     let pager = std::env::var("PAGER").unwrap_or_else(|_| "less".to_owned());
-    if !io::stdout().is_terminal() || pager.is_empty() || pager == "cat" {
-        return Paged::Not(write);
-    }
+    (io::stdout().is_terminal() && is_capable && !pager.is_empty() && pager != "cat").then_some(pager)
+}
+
+/// Gives a text to a pager and waits for it; a pager need not read it all.
+fn page(pager: &str, text: &[u8]) -> io::Result<ExitStatus> {
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", &pager]).stdin(Stdio::piped());
+    command.args(["-c", pager]).stdin(Stdio::piped());
     if std::env::var_os("LESS").is_none() {
         // Short results are printed and done; colours pass; the screen keeps what was shown.
         command.env("LESS", "FRX");
     }
-    let Ok(mut child) = command.spawn() else { return Paged::Not(write) };
-    let mut input = BufWriter::with_capacity(64 * 1024, child.stdin.take().expect("its input is a pipe"));
-    let written = write(&mut input).and_then(|()| input.flush());
-    // Closes the pipe, or the pager would wait for more; what it did not want is dropped.
-    drop(input.into_parts());
-    // How the pager ended says nothing about the result.
-    let _status = child.wait();
-    Paged::Done(written)
-}
-
-/// Whether a pager took a result.
-enum Paged<W> {
-    Not(W),
-    Done(io::Result<()>),
+    let mut child = command.spawn()?;
+    // Closed when it is written, or the pager would wait for more.
+    let mut input = child.stdin.take().expect("its input is a pipe");
+    let _what_it_did_not_want = input.write_all(text);
+    drop(input);
+    child.wait()
 }
 
 /// Writes one line to stderr, with nothing that a terminal obeys: names of files may hold anything. There is no one left

@@ -66,9 +66,11 @@ impl ReadError {
             Reason::Empty | Reason::StackWithoutCounts | Reason::BadCounts(_) | Reason::Unknown(_) => {
                 Some("take the profile again; a process that ends while it dumps leaves a part of a file".into())
             }
-            Reason::NotAProfile(_) => {
-                Some("name the program first and the profiles after it: jeprobe report PROGRAM PROFILE".into())
-            }
+            Reason::NotAProfile(_) => Some(
+                "give a file that jeprobe, jemalloc, gperftools or pprof wrote; `jeprobe report PROGRAM PROFILE` \
+                     wants you to name the program first"
+                    .into(),
+            ),
             _ => None,
         }
     }
