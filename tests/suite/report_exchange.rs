@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use jeprobe_tests::{Ended, Run, TempDir, artefact, compile, skip};
 
+use super::report_names::tool;
+
 const GO: &str = "/usr/bin/go";
 const JEPROF: &str = "/usr/bin/jeprof";
 
@@ -192,6 +194,92 @@ fn a_difference_matches_functions_of_another_build_at_the_same_path() {
     );
     let svg = jeprobe(directory.path(), &["diff", "--format", "svg", text(&empty), text(&after)]).ok();
     assert!(svg.stdout.contains("red grew, blue shrank") && svg.stdout.contains("site_small"), "{}", svg.stderr);
+}
+
+/// A profile of a program with two functions of one name, which start elsewhere with other code before them.
+fn rebuilt(directory: &TempDir, name: &str, count: u32, before: &str) -> PathBuf {
+    let place = directory.path().join(name);
+    fs::create_dir(&place).expect("made");
+    let part = |file: &str, text: String| {
+        let path = place.join(file);
+        fs::write(&path, text).expect("written");
+        path
+    };
+    let other = part(
+        "other.c",
+        "#include <stdlib.h>\n\
+         static __attribute__((noinline)) void *remember(long size) { return malloc(size); }\n\
+         void *other(long size) { void *volatile kept = remember(size); return kept; }\n"
+            .to_owned(),
+    );
+    let main = part(
+        "main.c",
+        format!(
+            "#include <stdlib.h>\nvoid *other(long);\nvoid *kept[20];\n{before}\
+             static __attribute__((noinline)) void *remember(long size) {{ return malloc(size); }}\n\
+             int main(void) {{\n\
+             for (int i = 0; i < {count}; i++) kept[i] = remember(98304);\nkept[19] = other(49152);\nreturn 0; }}\n"
+        ),
+    );
+    let program = place.join("program");
+    let flags = ["-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-O1", "-fno-builtin", "-Wl,--build-id"];
+    tool("cc", &[&flags[..], &[text(&main), text(&other), "-o", text(&program)]].concat());
+    profile_of(&program, directory.path(), name)
+}
+
+#[test]
+fn rows_of_two_builds_are_joined_by_name() {
+    if artefact::library().is_none() {
+        skip!("the C library's allocator writes no profiles");
+    }
+    let directory = TempDir::new("report-rebuilt");
+    let old = rebuilt(&directory, "old", 5, "");
+    let new = rebuilt(&directory, "new", 8, "void *unused(void) { return kept[3]; }\nint more(void) { return 7; }\n");
+    let (old, new) = (text(&old), text(&new));
+    let run = |args: &[&str]| jeprobe(directory.path(), args).ok().stdout;
+    let named = |table: &str| -> Vec<(i64, i64)> {
+        assert!(!table.contains("remember@"), "{table}");
+        rows(table).iter().filter(|row| row.0 == "remember").map(|row| (row.1, row.2)).collect()
+    };
+    // One build alone tells its two apart.
+    let alone = run(&["report", "--show_bytes", new]);
+    assert_eq!(alone.lines().filter(|line| line.contains(" remember@")).count(), 2, "{alone}");
+    // Both sizes are size classes.
+    assert_eq!(named(&run(&["report", "--show_bytes", new, "--base", old])), [(3 * 98_304, 3 * 98_304)]);
+    assert_eq!(
+        named(&run(&["report", "--show_bytes", old, new])),
+        [(13 * 98_304 + 2 * 49_152, 13 * 98_304 + 2 * 49_152)]
+    );
+    let folded = run(&["flamegraph", "--folded", new, "--base", old]);
+    let line = format!("main;remember {} {}", 5 * 98_304, 8 * 98_304);
+    assert!(folded.lines().any(|folded| folded.ends_with(&line)), "{folded}");
+    assert!(!folded.contains("remember@"), "{folded}");
+    // The old build's names, from the time when it was there.
+    let kept = directory.path().join("old.sym");
+    run(&["symbolize", old, "-o", text(&kept)]);
+    assert_eq!(named(&run(&["report", "--show_bytes", new, "--base", text(&kept)])), [(3 * 98_304, 3 * 98_304)]);
+}
+
+#[test]
+fn a_difference_of_nothing_is_a_total_of_nothing() {
+    let same = jeprobe(&fixture(), &["report", "./leak", "hand.heap", "--base", "hand.heap"]).ok();
+    assert_eq!(same.stdout, "Total: 0.0 MB\n");
+    let directory = TempDir::new("report-nothing");
+    let empty = directory.path().join("empty.heap");
+    fs::write(&empty, "heap_v2/1\n\nMAPPED_LIBRARIES:\n# jeprobe 1\n# end\n").expect("written");
+    let nothing = jeprobe(&fixture(), &["diff", text(&empty), text(&empty)]).ok();
+    assert!(nothing.stdout.starts_with("Total: 0.0 MB before, 0.0 MB after: 0.0 MB\n"), "{nothing}");
+    let bare = jeprobe(&fixture(), &["report", text(&empty)]).ok();
+    assert_eq!(bare.stdout, "", "jeprof prints no total of nothing");
+}
+
+#[test]
+fn percentages_of_a_difference_are_jeprofs() {
+    let args = ["--show_bytes", "--base", "hand.heap", "./leak", "hand_base.heap"];
+    let ours = jeprobe(&fixture(), &[&["report"], &args[..]].concat()).ok().stdout;
+    let jeprof = Run::new(artefact::jeprof()).dir(fixture()).arg("--text").args(args).finish().ok().stdout;
+    assert!(ours.contains("-"), "something shrank: {ours}");
+    assert_eq!(ours, jeprof);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Formats of `jeprobe report`: every one is read again by a reader that shares no code with the command
 //! (`programs/totals.py`), and all agree on the totals.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use jeprobe_tests::{Ended, Run, TempDir, artefact, skip};
@@ -85,10 +86,46 @@ fn totals_are_equal_in_every_format() {
 }
 
 #[test]
+fn members_of_json_stand_in_their_documented_order() {
+    let json = report(&["--format", "json", "--base", "hand_base.heap", "./leak", "hand.heap"]).stdout;
+    let inside = |from: &str, to: char| {
+        json.split_once(from).and_then(|(_, rest)| rest.split_once(to)).unwrap_or_else(|| panic!("{from}: {json}")).0
+    };
+    let readme = fs::read_to_string(artefact::root().join("userspace/README.md")).expect("readable");
+    let listed = readme.split_once("The members of `json`").expect("a list of members").1;
+    let listed =
+        listed.lines().skip_while(|line| !line.starts_with("|---")).skip(1).take_while(|line| line.starts_with('|'));
+    let members = listed.flat_map(|row| row.split('|').nth(1).unwrap_or_default().split(','));
+    let members: Vec<&str> = members.map(|member| member.trim().trim_matches('`')).collect();
+    assert!(members.len() >= 19, "{members:?}");
+    let mut rest = json.as_str();
+    for member in &members {
+        let after = rest.split_once(&format!("\"{member}\":"));
+        rest = after.unwrap_or_else(|| panic!("{member} does not follow those before it: {members:?}: {json}")).1;
+    }
+    let columns: Vec<&str> = inside("\"columns\":[", ']').split(',').map(|name| name.trim_matches('"')).collect();
+    let totals: Vec<(&str, f64)> = inside("\"totals\":{", '}')
+        .split(',')
+        .map(|total| total.split_once(':').expect("a member"))
+        .map(|(name, number)| (name.trim_matches('"'), number.parse().expect("a number")))
+        .collect();
+    assert_eq!(columns, totals.iter().map(|total| total.0).collect::<Vec<_>>());
+    let mut sums = [0.0; 4];
+    for numbers in json.split("\"numbers\":[").skip(1) {
+        let numbers = numbers.split(']').next().expect("a list").split(',');
+        sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number.parse::<f64>().expect("a number"));
+    }
+    for (sum, (name, total)) in sums.iter().zip(&totals) {
+        assert!((sum - total).abs() < 1e-3, "{name}: {sum} is not {total}");
+    }
+    assert!((sums[0] - sums[1]).abs() > 1.0, "bytes and objects differ: {json}");
+}
+
+#[test]
 fn the_files_name_chooses_the_format() {
     let directory = TempDir::new("report-names");
     for (name, begins) in [
-        ("a.json", "{\"addresses\""),
+        ("a.json", "{\"schema\":\"jeprobe-report\""),
         ("a.speedscope.json", "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\""),
         ("a.csv", "function,flat_bytes,"),
         ("a.folded", "main;big_user;leaf 3638089\n"),

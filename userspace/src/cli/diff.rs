@@ -8,7 +8,7 @@
 use anyhow::Result;
 
 use super::explain::{explain, explain_recording, explain_unmatched};
-use super::load::{Loaded, by_full_name, load_two, name_all, options, with_rows};
+use super::load::{Loaded, load_two, name_across_builds, options, with_rows};
 use super::outcome::Outcome;
 use super::report::{adopt, by_dot, check, print, style, write};
 use super::report_args::{DiffArgs, Format, ProfileArgs};
@@ -36,8 +36,7 @@ pub fn run(args: &DiffArgs, term: &mut Term) -> Result<Outcome> {
     let options = with_rows(options(&of, &profile)?, &args.rows);
     let options = Options { style: style(&args.print), all_edges: args.print.all_edges, ..options };
     let base = adopt(&mut profile, &old);
-    // Overloads are told apart by address elsewhere, which differs from build to build.
-    let symbols = by_full_name(&name_all(&profile, &sources));
+    let symbols = name_across_builds(&profile, &sources);
     let mut selection = Selection::new(&profile, &symbols, options.value);
     selection.subtract(base, false);
     explain_unmatched(&[&selection], &options, term);

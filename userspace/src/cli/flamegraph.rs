@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use super::draw::page;
 use super::explain::{explain, explain_unmatched};
-use super::load::{Loaded, load, name_all, options};
+use super::load::{Loaded, load, name_across_builds, name_all, options};
 use super::outcome::Outcome;
 use super::report_args::{FlamegraphArgs, Format};
 use super::results::{file, keep, named_format, picture};
@@ -32,13 +32,14 @@ pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
     }
     let Loaded { profile, sources, subject } = load(&args.profile)?;
     let options = options(&args.profile, &profile)?;
-    let symbols = name_all(&profile, &sources);
+    let name = if args.base.is_some() { name_across_builds } else { name_all };
+    let symbols = name(&profile, &sources);
     let selection = Selection::new(&profile, &symbols, options.value);
     let mut lines = folded::lines(&selection, &options);
     let mut flame = words(&selection, &options, &subject, args.icicle);
     if let Some(base) = &args.base {
         let before = load(&args.profile.with_inputs(vec![base.clone()]))?;
-        let symbols = name_all(&before.profile, &before.sources);
+        let symbols = name(&before.profile, &before.sources);
         let old = Selection::new(&before.profile, &symbols, options.value);
         explain_unmatched(&[&selection, &old], &options, term);
         let change = human(old.total(), options.value.is_bytes());

@@ -92,25 +92,48 @@ pub(super) fn name_all(profile: &Profile, sources: &Sources) -> Symbols {
         let is_allocator = profile.is_allocator(avma);
         symbols.insert(avma, Site { is_allocator, ..site(&functions, label) });
     }
-    symbols
+    let rebuilt = profile.mappings().rebuilt();
+    if rebuilt.is_empty() {
+        return symbols;
+    }
+    full_names_where(symbols, |avma| {
+        profile
+            .mappings()
+            .find(avma)
+            .and_then(|mapping| mapping.path.file_name())
+            .is_some_and(|name| rebuilt.contains(name))
+    })
 }
 
-/// Overloads under their complete name instead of their address.
-pub(super) fn by_full_name(symbols: &Symbols) -> Symbols {
-    let mut renamed = symbols.clone();
+/// Names that are the same in every build: those of profiles that are compared.
+pub(super) fn name_across_builds(profile: &Profile, sources: &Sources) -> Symbols {
+    full_names_where(name_all(profile, sources), |_| true)
+}
+
+/// Overloads under their complete name instead of their address, which differs from build to build.
+fn full_names_where(mut symbols: Symbols, is_chosen: impl Fn(u64) -> bool) -> Symbols {
+    let bare = |function: &Function| {
+        let (name, start) = function.short.rsplit_once('@')?;
+        u64::from_str_radix(start, 16).ok()?;
+        // A file that brings its names brings the marked ones alone.
+        Some(if function.full == function.short { name.to_owned() } else { function.full.clone() })
+    };
+    let mut renamed = Vec::new();
     for (avma, site) in symbols.iter() {
-        let is_marked = |function: &Function| {
-            function.short.rsplit_once('@').is_some_and(|(_, start)| u64::from_str_radix(start, 16).is_ok())
-        };
-        if site.functions.iter().any(is_marked) {
+        if site.functions.iter().any(|function| bare(function).is_some()) && is_chosen(avma) {
             let mut site = site.clone();
-            for function in site.functions.iter_mut().filter(|function| is_marked(function)) {
-                function.short.clone_from(&function.full);
+            for function in &mut site.functions {
+                if let Some(name) = bare(function) {
+                    function.short = name;
+                }
             }
-            renamed.insert(avma, site);
+            renamed.push((avma, site));
         }
     }
-    renamed
+    for (avma, site) in renamed {
+        symbols.insert(avma, site);
+    }
+    symbols
 }
 
 /// The program, when the first argument is an ELF file, and the profiles, at least one.

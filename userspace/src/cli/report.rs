@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use super::draw;
 use super::explain::{explain, explain_unmatched};
-use super::load::{Loaded, load, name_all, options, read, regex, same_kind, with_rows};
+use super::load::{Loaded, load, name_across_builds, name_all, options, read, regex, same_kind, with_rows};
 use super::outcome::Outcome;
 use super::report_args::{Color, Format, Layout, PrintArgs, ReportArgs};
 use super::results::{Shown, explain_unused, file, format, is_flame, keep};
@@ -44,7 +44,8 @@ pub fn run(args: &ReportArgs, term: &mut Term) -> Result<Outcome> {
             adopt(&mut profile, &base)
         }
     };
-    let symbols = name_all(&profile, &sources);
+    let name = if args.base.is_some() { name_across_builds } else { name_all };
+    let symbols = name(&profile, &sources);
     let mut selection = Selection::new(&profile, &symbols, options.value);
     if args.base.is_some() {
         selection.subtract(base, args.drop_negative);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::draw::page;
-use super::load::{file_name, name_all, read, sources, split, value};
+use super::load::{file_name, name_across_builds, read, sources, split, value};
 use super::outcome::Outcome;
 use super::report_args::{Format, TimelineArgs};
 use super::results::{file, keep, picture};
@@ -34,7 +34,7 @@ pub fn run(args: &TimelineArgs, term: &mut Term) -> Result<Outcome> {
     let mut series = Vec::new();
     for (at, path) in files.iter().enumerate() {
         let profile = read(path)?;
-        let symbols = name_all(&profile, &sources);
+        let symbols = name_across_builds(&profile, &sources);
         // One profile at a time is in memory with its stacks.
         series.push(Arc::new(Dataset::new(at as u64, file_name(path), at as f64, &profile, &symbols).slim()));
     }

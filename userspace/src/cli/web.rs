@@ -3,7 +3,7 @@
 //! Serves until Ctrl-C. The address is the only line on stdout; it holds a token without which nothing is answered.
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -11,13 +11,14 @@ use std::thread;
 
 use anyhow::{Result, bail};
 
-use super::load::{file_name, name_all, read, sources, split};
+use super::load::{file_name, name_across_builds, name_all, read, sources, split};
 use super::outcome::Outcome;
 use super::report_args::WebArgs;
 use super::term::Term;
 use crate::error::Error;
+use crate::model::Profile;
 use crate::proc::exe;
-use crate::symbolize::Sources;
+use crate::symbolize::{Sources, Symbols};
 use crate::web::app::App;
 use crate::web::dataset::Dataset;
 use crate::web::live::Live;
@@ -99,23 +100,31 @@ fn profiles(args: &WebArgs, term: &mut Term) -> Result<App> {
     };
     let roots: Vec<PathBuf> = args.sources.sysroot.iter().cloned().collect();
     let mut app = App::new(title, roots);
+    // Any two may be compared on the page.
+    let name = if args.base.is_some() || files.len() > 1 { name_across_builds } else { name_all };
     let mut id = 0;
     if let Some(base) = &args.base {
-        app.push(dataset(id, base, &sources, term)?);
+        app.push(dataset(id, base, name, &sources, term)?);
         app.set_base(id);
         id += 1;
     }
     for file in files {
-        app.push(dataset(id, file, &sources, term)?);
+        app.push(dataset(id, file, name, &sources, term)?);
         id += 1;
     }
     Ok(app)
 }
 
-fn dataset(id: u64, path: &std::path::Path, sources: &Sources, term: &mut Term) -> Result<Dataset> {
+fn dataset(
+    id: u64,
+    path: &Path,
+    name: fn(&Profile, &Sources) -> Symbols,
+    sources: &Sources,
+    term: &mut Term,
+) -> Result<Dataset> {
     term.detail(format_args!("reading {}", path.display()));
     let profile = read(path)?;
-    let symbols = name_all(&profile, sources);
+    let symbols = name(&profile, sources);
     Ok(Dataset::new(id, file_name(path), id as f64, &profile, &symbols))
 }
 

@@ -14,7 +14,7 @@
 //! (just-in-time code, or a file without a list of mappings) stay.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -132,6 +132,18 @@ impl Mappings {
         let from = self.sorted.partition_point(|known| known.end <= mapping.start);
         let to = self.sorted.partition_point(|known| known.start < mapping.end);
         self.sorted.splice(from..to.max(from), [mapping]);
+    }
+
+    /// Names of files of which several builds are mapped, wherever they lie: sums of processes have them.
+    pub fn rebuilt(&self) -> HashSet<&OsStr> {
+        let mut builds: HashMap<&OsStr, &[u8]> = HashMap::new();
+        let known = self.sorted.iter().filter(|mapping| !mapping.build_id.is_empty());
+        known
+            .filter_map(|mapping| {
+                let name = mapping.path.file_name()?;
+                (*builds.entry(name).or_insert(&mapping.build_id) != mapping.build_id).then_some(name)
+            })
+            .collect()
     }
 
     /// The mapping that holds `avma`.

@@ -21,7 +21,7 @@ use super::csv::field;
 use super::select::{Options, Selection, Sort};
 use super::text::{amount, unit};
 use super::view::Keys;
-use super::whole::cut;
+use super::whole::{cut, is_nothing};
 
 /// A row of both profiles.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,11 +63,6 @@ impl Row {
             if change < 0.0 { State::Shrunk } else { State::Grown }
         }
     }
-}
-
-/// Less than half a byte or object: what floating sums leave.
-fn is_nothing(value: f64) -> bool {
-    value.abs() < 0.5
 }
 
 impl State {

@@ -5,6 +5,7 @@
 //!   "subject": "a.heap", "value": "inuse_space", "has_base": false,
 //!   "process": { "pid": 12, "program": "/bin/x" },               null where unknown
 //!   "sample_interval_bytes": 524288,                             0 = every object is counted
+//!   "columns": [ "inuse_space", "inuse_objects", "alloc_space", "alloc_objects" ],
 //!   "totals": { "inuse_space": …, "inuse_objects": …, "alloc_space": …, "alloc_objects": … },
 //!   "losses": [ { "reason": "ring-full", "count": 3, "meaning": …, "remedy": … } ],
 //!   "notes": [ … ], "counters": { "samples": 13 }, "configuration": { … },
@@ -12,11 +13,11 @@
 //!   "addresses": { "all": 40, "unnamed": 2 },
 //!   "mappings": [ { "start": "0x…", "end": "0x…", "offset": "0x…", "path": …, "build_id": "…", "deleted": false } ],
 //!   "rows": [ { "name": …, "flat": …, "cumulative": … } ],       the chosen value, sorted; what a row is: "granularity"
-//!   "stacks": [ { "frames": [ids, leaf first], "numbers": [four, as in "totals"], "base": [four, with a base only] } ],
+//!   "stacks": [ { "frames": [ids, leaf first], "numbers": [four, as in "columns"], "base": [four, with a base only] } ],
 //!   "frames": [ { "name", "full_name", "file", "line", "address": "0x…", "module", "inlined", "named" } ] }
 //! ```
 //!
-//! The README says the same to its readers. Numbers of bytes and objects are unbiased estimates with their fraction; sums of `stacks` are `totals` unless focus or
+//! The members stand in this order. The README says the same to its readers. Numbers of bytes and objects are unbiased estimates with their fraction; sums of `stacks` are `totals` unless focus or
 //! ignore left stacks out. `version` grows when a member changes its meaning or goes; members may be added without.
 #![forbid(unsafe_code)]
 
@@ -47,6 +48,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, subject: &str, mut ou
         "has_base": selection.has_base(),
         "process": { "pid": profile.pid(), "program": profile.program().map(|path| path.to_string_lossy()) },
         "sample_interval_bytes": profile.interval().0,
+        "columns": Value::ALL.map(Value::name),
         "totals": named(selection.totals()),
         "losses": losses(profile),
         "notes": profile.notes(),

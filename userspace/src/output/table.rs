@@ -13,6 +13,7 @@ use std::convert::Infallible;
 
 use super::select::{Options, Selection, Sort};
 use super::view::Keys;
+use super::whole::is_nothing;
 
 /// One row.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,8 +53,11 @@ impl Table {
             .map(|(name, (flat, cumulative))| Row { name, flat, cumulative })
             // A process that frees most of what it takes has many.
             .filter(|row| row.flat != 0.0 || row.cumulative != 0.0)
+            // What two builds hold alike is nothing but what floating sums leave.
+            .filter(|row| !selection.has_base() || !is_nothing(row.flat) || !is_nothing(row.cumulative))
             .collect();
-        let shown = rows.iter().map(|row| row.flat).sum();
+        let shown = rows.iter().map(|row| row.flat).sum::<f64>();
+        let shown = if selection.has_base() && is_nothing(shown) { 0.0 } else { shown };
         rows.sort_by(|a, b| falling(a, b, options.sort).then_with(|| a.name.cmp(&b.name)));
         Table { rows, total: selection.total(), shown }
     }

@@ -8,19 +8,19 @@
 //!
 //! Columns `%8s %6s %6s %8s %6s %s`. The total is that of the whole profile, percentages are of what is left after focus
 //! and ignore. Sorted by flat number (or cumulative), descending, then by name. A row with both numbers 0 is not printed; nor
-//! is a total of 0. Stacks without a frame outside the allocator are the row `[no stack]`, which jeprof has only in the total. Bytes and objects are cut at the point, not rounded; MB are 2^20 bytes with one decimal.
+//! is a total of 0, unless it is a difference. Stacks without a frame outside the allocator are the row `[no stack]`, which jeprof has only in the total. Bytes and objects are cut at the point, not rounded; MB are 2^20 bytes with one decimal.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
 
 use super::select::{Options, Selection};
 use super::table::Table;
-use super::whole::cut;
+use super::whole::{cut, is_nothing};
 
 /// Writes the table.
 pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) -> io::Result<()> {
     let table = Table::new(selection, options);
-    if table.total != 0.0 {
+    if table.total != 0.0 || selection.has_base() {
         let heading = format!("Total: {} {}", amount(table.total, options), unit(options));
         writeln!(out, "{}", options.style.heading(&heading))?;
     }
@@ -54,8 +54,9 @@ pub(super) fn unit(options: &Options) -> String {
     }
 }
 
-/// A number as tables print it.
+/// A number as tables print it; nothing has no sign.
 pub(super) fn amount(value: f64, options: &Options) -> String {
+    let value = if is_nothing(value) { 0.0 } else { value };
     let unit = options.value.is_bytes().then(|| options.kind.amount().unit);
     match unit.as_deref() {
         Some("bytes") if !options.show_bytes => format!("{:.1}", value / f64::from(1 << 20)),

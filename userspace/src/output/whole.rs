@@ -26,6 +26,11 @@ pub fn cut(value: f64) -> i64 {
     (if (value - near).abs() < slack { near } else { value.trunc() }) as i64
 }
 
+/// Less than half a byte or object: what floating sums leave of a difference.
+pub fn is_nothing(value: f64) -> bool {
+    value.abs() < 0.5
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Whole, cut};
