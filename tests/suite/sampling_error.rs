@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use jeprobe_tests::artefact::{self, Flavour, flavour};
 use jeprobe_tests::truth::{self, Frames, Table, Truth};
-use jeprobe_tests::{Run, TempDir, sampling, skip};
+use jeprobe_tests::{Ended, Run, TempDir, compile, sampling, skip};
 
 /// A profile written at the program's end, with its truth.
 struct Profile {
@@ -168,4 +168,83 @@ fn run_profiles_a_command() {
         let table = truth::our_table(&truth::program(Frames::Omitted), &file, &[]);
         truth.judge(&table, f64::from(1 << 14), "jeprobe run")
     });
+}
+
+/// The line about what a result rests on.
+fn estimated(ended: &Ended) -> String {
+    let line = ended.stderr.lines().find(|line| line.starts_with("estimated from "));
+    line.unwrap_or_else(|| panic!("no estimate: {ended}")).to_owned()
+}
+
+/// 49 samples of 16 bytes at one per 524288 make 49 · 524288 bytes ± √49 · 524288 (14.3 %), 709 at one per 16384 make
+/// 709 · 16384 ± √709 · 16384: together 37306368 ± √(3670016² + 436259²) = 3695854, 9.9 %.
+#[test]
+fn samples_of_several_intervals_keep_their_error() {
+    let directory = TempDir::new("intervals");
+    for (name, interval, count) in [("a.heap", 524_288, 49), ("b.heap", 16384, 709)] {
+        let counts = format!("  t*: {count}: {} [0: 0]\n", count * 16);
+        let text = format!("heap_v2/{interval}\n{counts}@ 0x400100 0x400200\n{counts}\nMAPPED_LIBRARIES:\n");
+        std::fs::write(directory.join(name), text).expect("written");
+    }
+    let run = |args: &[&str]| Run::new(artefact::command()).dir(directory.path()).args(args).finish().ok();
+    let coarse = "estimated from 49 samples, one per 524288 bytes; standard error of the total 14.3%";
+    let both = "estimated from 758 samples, one per 16384 to 524288 bytes; standard error of the total 9.9%";
+    assert_eq!(estimated(&run(&["report", "a.heap"])), coarse);
+    assert_eq!(estimated(&run(&["report", "a.heap", "b.heap"])), both);
+    assert_eq!(estimated(&run(&["report", "b.heap", "a.heap"])), both);
+    assert_eq!(estimated(&run(&["merge", "a.heap", "b.heap", "-o", "m.heap"])), both);
+    for copy in ["s.heap", "s.pb.gz"] {
+        // No address has a name, so the result is not complete.
+        let args = ["symbolize", "m.heap", "-o", copy];
+        let named = Run::new(artefact::command()).dir(directory.path()).args(args).finish();
+        assert_eq!((named.code(), estimated(&named).as_str()), (3, both));
+    }
+    for file in ["m.heap", "s.heap", "s.pb.gz"] {
+        assert_eq!(estimated(&run(&["report", file])), both, "{file}");
+    }
+    let difference = run(&["diff", "a.heap", "m.heap"]);
+    assert!(difference.stderr.contains(coarse) && difference.stderr.contains(both), "{difference}");
+    // The line is none to other readers.
+    let nothing = std::path::Path::new("/bin/true");
+    if let Some(perl) = truth::perl_table(nothing, &directory.join("m.heap"), &[]) {
+        assert_eq!(perl.total, truth::our_table(nothing, &directory.join("m.heap"), &[]).total);
+    }
+}
+
+#[test]
+fn a_file_that_is_named_twice_is_counted_twice_and_said_to_be() {
+    let directory = TempDir::new("twice");
+    let text = "heap_v2/1024\n  t*: 1: 16 [0: 0]\n@ 0x400100\n  t*: 1: 16 [0: 0]\n";
+    for name in ["a.heap", "b.heap"] {
+        std::fs::write(directory.join(name), text).expect("written");
+    }
+    let run = |args: &[&str]| Run::new(artefact::command()).dir(directory.path()).args(args).finish().ok();
+    let said = "a.heap is named twice, counted twice";
+    assert!(!run(&["report", "a.heap", "b.heap"]).stderr.contains("is named"));
+    assert!(run(&["report", "a.heap", "./a.heap"]).stderr.contains(said));
+    assert!(run(&["merge", "a.heap", "host=a.heap", "-o", "m.heap"]).stderr.contains(said));
+    let thrice = run(&["report", "b.heap", "a.heap", "b.heap", "b.heap"]);
+    assert!(thrice.stderr.contains("b.heap is named 3 times, counted 3 times"), "{thrice}");
+}
+
+/// Blocks that were sampled at one per 524288 bytes keep their error in a session at one per 256.
+#[test]
+fn live_samples_of_the_interval_before_keep_their_error() {
+    if flavour() != Flavour::Jeprobe {
+        skip!("about our profiles");
+    }
+    let directory = TempDir::new("before");
+    let program = compile::program("holder.c", &["-O0", "-g"]);
+    let mut target = Run::preloaded(program).conf("prof:true,prof_active:true,lg_prof_sample:19").spawn();
+    target.ready();
+    target.tell("800");
+    target.wait_for("done");
+    let pid = target.pid().to_string();
+    let run = |args: &[&str]| Run::new(artefact::command()).dir(directory.path()).args(args).finish().ok();
+    let before = estimated(&run(&["dump", "--pid", &pid, "-o", "before.heap"]));
+    assert!(before.contains("one per 524288 bytes"), "{before}");
+    let attach = ["attach", "--mode", "inprocess", "-d", "1", "--lg-sample", "8", "--pid", &pid, "-o", "after.heap"];
+    let wanted = before.replace("one per ", "one per 256 to ");
+    assert_eq!(estimated(&run(&attach)), wanted, "nothing was allocated in between");
+    assert_eq!(estimated(&run(&["report", "after.heap"])), wanted);
 }

@@ -8,10 +8,16 @@
 //! | Poisson | n/p(a) objects, b/p(a) bytes | `heap_v2`; exact when all n have one size, and made exact by the writer otherwise |
 //! | ratio | divided by a/R when a < R | gperftools' first format, which drew uniform distances |
 //! | standard error | √(n · a² · (1 − p)) / p bytes, p = b / estimate | Horvitz-Thompson, equal sizes within a stack |
+//! | the same of one sample | √(w · (w − s)), w = s / p its weight | samples whose intervals differ: [`Basis`] |
 //!
 //! The standard error of a stack of small objects is close to R·√n: with 4 samples an estimate is good to 50 %, with 400 to
-//! 5 %. Sums are formed after unbiasing, never before. `tests/suite/sampling_error.rs` checks the formulas against truth.
+//! 5 %. Sums are formed after unbiasing, never before; variances add up, whatever interval each sample was taken at. `tests/suite/sampling_error.rs` checks the formulas against truth.
 #![forbid(unsafe_code)]
+
+use std::fmt;
+use std::ops::AddAssign;
+
+use jeprobe_abi::unbias::weight_bytes;
 
 use crate::units::{Count, EstCount, SampleInterval, Sums};
 
@@ -88,9 +94,109 @@ pub fn variance_bytes2(sums: Sums) -> f64 {
     objects * mean * mean * (1.0 - p) / (p * p)
 }
 
+/// What the estimate of a total rests on. Of two profiles together it is the sum of both.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Basis {
+    /// Samples as they were taken.
+    pub samples: u64,
+    /// Variance of the estimated bytes, bytes².
+    pub variance: f64,
+    /// Shortest and longest interval that the samples were taken at.
+    pub finest: SampleInterval,
+    pub coarsest: SampleInterval,
+}
+
+/// Least difference between weight and size, bytes, from which the interval is read off: rounding hides it below.
+const TELLING_BYTES: u64 = 8;
+
+impl Basis {
+    /// Of no sample yet, at this interval.
+    pub fn new(interval: SampleInterval) -> Basis {
+        Basis { finest: interval, coarsest: interval, ..Basis::default() }
+    }
+
+    /// Adds samples of one stack that were taken at an interval that is known.
+    pub fn add_stack(&mut self, sums: Sums) {
+        self.samples += sums.raw.objects;
+        self.variance += variance_bytes2(sums);
+    }
+
+    /// Adds one sample of so many usable bytes, with its weight.
+    pub fn add_sample(&mut self, usable: u64, weight: u64) {
+        self.samples += 1;
+        self.variance += weight as f64 * weight.saturating_sub(usable) as f64;
+        if let Some(interval) = interval_of(usable, weight, self.finest) {
+            self.finest = self.finest.min(interval);
+            self.coarsest = self.coarsest.max(interval);
+        }
+    }
+
+    /// True when the samples were not all taken at one interval.
+    pub fn is_mixed(&self) -> bool {
+        self.finest != self.coarsest
+    }
+
+    /// The interval in words, `one per 524288 bytes`; none where every object is counted.
+    pub fn one_per(&self) -> Option<String> {
+        let (finest, coarsest) = (self.finest.0.max(1), self.coarsest.0);
+        match coarsest {
+            0 | 1 => None,
+            _ if finest < coarsest => Some(format!("one per {finest} to {coarsest} bytes")),
+            _ => Some(format!("one per {coarsest} bytes")),
+        }
+    }
+
+    /// Reads what [`fmt::Display`] writes.
+    pub fn parse(text: &str) -> Option<Basis> {
+        let mut words = text.split(' ');
+        let samples = words.next()?.parse().ok()?;
+        let variance = words.next()?.parse().ok().filter(|variance: &f64| variance.is_finite() && *variance >= 0.0)?;
+        let mut interval = || words.next()?.parse().ok().map(SampleInterval);
+        let (finest, coarsest) = (interval()?, interval()?);
+        (finest <= coarsest && words.next().is_none()).then_some(Basis { samples, variance, finest, coarsest })
+    }
+}
+
+impl AddAssign for Basis {
+    fn add_assign(&mut self, other: Basis) {
+        // What has no samples says nothing about intervals.
+        if self.samples == 0 || other.samples == 0 {
+            *self = if other.samples == 0 { *self } else { other };
+            return;
+        }
+        self.samples = self.samples.saturating_add(other.samples);
+        self.variance += other.variance;
+        self.finest = self.finest.min(other.finest);
+        self.coarsest = self.coarsest.max(other.coarsest);
+    }
+}
+
+/// `SAMPLES VARIANCE FINEST COARSEST`.
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:e} {} {}", self.samples, self.variance, self.finest.0, self.coarsest.0)
+    }
+}
+
+/// The power of two that gives an object of this size this weight; `likely` is tried first. From p = s / w = 1 − e^(−s/R)
+/// follows R = −s / ln(1 − s/w). `None` for what is sampled nearly for certain, whose weight says nothing.
+fn interval_of(usable: u64, weight: u64, likely: SampleInterval) -> Option<SampleInterval> {
+    if usable == 0 || weight < usable.saturating_add(TELLING_BYTES) {
+        return None;
+    }
+    if weight_bytes(usable, likely.0) == weight {
+        return Some(likely);
+    }
+    let size = usable as f64;
+    let lg = (-size / (-size / weight as f64).ln_1p()).log2().round();
+    // Casts of floating numbers stop at the ends of the integer's range.
+    let interval = 1_u64.checked_shl(lg as u32)?;
+    (weight_bytes(usable, interval) == weight).then_some(SampleInterval(interval))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Sampling, variance_bytes2};
+    use super::{Basis, Sampling, interval_of, variance_bytes2, weight_bytes};
     use crate::units::{Count, SampleInterval};
 
     const R: SampleInterval = SampleInterval(524288);
@@ -142,5 +248,57 @@ mod tests {
         let fine = Sampling::Poisson(SampleInterval(4096)).unbias(Count { objects: 400, bytes: 6400 });
         let deviation = variance_bytes2(fine).sqrt() / fine.est.bytes;
         assert!((deviation / 0.05 - 1.0).abs() < 0.01, "{deviation}");
+    }
+
+    /// By hand: 49 samples of small objects at R = 524288 have √49 · R = 3670016 bytes, 14.3 % of 49 R; 709 at 16384 have
+    /// √709 · 16384 = 436259. Together √(3670016² + 436259²) = 3695854 of 37306368 bytes: 9.9 %.
+    #[test]
+    fn variances_of_two_intervals_add_up() {
+        let (fine, coarse) = (SampleInterval(16384), R);
+        let mut both = Basis::new(coarse);
+        (0..49).for_each(|_| both.add_sample(16, weight_bytes(16, coarse.0)));
+        assert!((both.variance.sqrt() / 3_670_016.0 - 1.0).abs() < 0.001, "{both}");
+        let mut other = Basis::new(fine);
+        other.add_stack(Sampling::Poisson(fine).unbias(Count { objects: 709, bytes: 709 * 16 }));
+        both += other;
+        assert!((both.variance.sqrt() / 3_695_854.0 - 1.0).abs() < 0.001, "{both}");
+        assert_eq!((both.samples, both.finest, both.coarsest), (758, fine, coarse));
+        assert_eq!(both.one_per().as_deref(), Some("one per 16384 to 524288 bytes"));
+        assert_eq!(Basis::parse(&both.to_string()), Some(both));
+        both += Basis::new(SampleInterval(1));
+        assert_eq!(both.finest, fine, "no samples, no interval");
+    }
+
+    /// s = R: p = 1 − 1/e, w = s/p = 1.58198 s, variance = w (w − s) = 0.92067 s².
+    #[test]
+    fn one_sample_has_the_variance_of_its_weight() {
+        let mut basis = Basis::new(R);
+        basis.add_sample(R.0, weight_bytes(R.0, R.0));
+        assert!((basis.variance / (R.0 as f64).powi(2) - 0.92067).abs() < 1e-4, "{basis}");
+        basis.add_sample(64, 64);
+        assert_eq!(basis.samples, 2);
+        assert!((basis.variance / (R.0 as f64).powi(2) - 0.92067).abs() < 1e-4, "a certain sample adds none: {basis}");
+    }
+
+    #[test]
+    fn the_interval_is_read_off_a_weight() {
+        for lg in [4, 8, 14, 19, 30] {
+            for size in [16, 48, 4096, 1 << 19] {
+                let weight = weight_bytes(size, 1 << lg);
+                let telling = weight >= size + 8;
+                let found = interval_of(size, weight, SampleInterval(512));
+                assert_eq!(found, telling.then_some(SampleInterval(1 << lg)), "{size} at 2^{lg}");
+            }
+        }
+        assert_eq!(interval_of(64, 100, R), None, "no power of two");
+        assert_eq!(interval_of(0, 100, R), None);
+        assert_eq!(interval_of(1, u64::MAX, R), None);
+    }
+
+    #[test]
+    fn damaged_text_is_no_basis() {
+        for text in ["", "1 2 3", "1 2 3 4 5", "1 -2 3 4", "1 NaN 3 4", "1 inf 3 4", "1 2 4 3", "x 2 3 4"] {
+            assert_eq!(Basis::parse(text), None, "{text}");
+        }
     }
 }

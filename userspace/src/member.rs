@@ -216,6 +216,14 @@ impl Member {
             }
             profile.add_total(stack.frames.as_deref().unwrap_or(&[]), values);
         }
+        if let Some([current, cumulative]) = live.map(|live| live.bases(self.interval()))
+            && current.is_mixed()
+        {
+            profile.set_basis(false, current);
+            profile.set_basis(true, cumulative);
+            // Written at the finest interval, no estimate is lost to rounding.
+            profile.set_interval(current.finest);
+        }
         if without_stack > 0 {
             profile.add_loss(Reason::NoStack, without_stack);
         }

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use super::term::Term;
-use crate::estimate;
 use crate::model::Profile;
 use crate::output::unmatched::unmatched;
 use crate::output::{Options, Selection};
@@ -46,29 +45,22 @@ pub fn explain_unmatched(selections: &[&Selection<'_>], options: &Options, term:
 
 /// The part of it that is about the recording, whatever the names are.
 pub fn explain_recording(profile: &Profile, options: &Options, term: &mut Term) {
-    let interval = profile.interval();
-    let sums = |values: &crate::model::Values| {
-        if options.value.is_cumulative() { values.cumulative } else { values.current }
-    };
     if options.value.is_cumulative() && !profile.has_cumulative() {
         term.warn("the profile has no cumulative counts; run the program with MALLOC_CONF=prof_accum:true");
     } else {
-        let (mut samples, mut variance, mut bytes) = (0, 0.0, 0.0);
-        for (_, _, values) in profile.totals() {
-            samples += sums(values).raw.objects;
-            variance += estimate::variance_bytes2(sums(values));
-            bytes += sums(values).est.bytes;
-        }
-        if samples == 0 && !options.value.is_cumulative() {
+        let basis = profile.basis(options.value.is_cumulative());
+        let sum = profile.sum();
+        let bytes = if options.value.is_cumulative() { sum.cumulative.est.bytes } else { sum.current.est.bytes };
+        if basis.samples == 0 && !options.value.is_cumulative() {
             term.say(nothing_live(profile));
         }
-        // Parts of a merged profile may be sampled though its interval is that of the finest.
-        if bytes > 0.0 && (interval.0 > 1 || variance > 0.0) {
-            let one_per = if interval.0 > 1 { format!(", one per {} bytes", interval.0) } else { String::new() };
-            let error = 100.0 * variance.sqrt() / bytes;
+        let one_per = basis.one_per();
+        if bytes > 0.0 && (one_per.is_some() || basis.variance > 0.0) {
+            let one_per = one_per.map_or_else(String::new, |words| format!(", {words}"));
+            let error = 100.0 * basis.variance.sqrt() / bytes;
             // Objects far above the interval are sampled for certain, but for once in a while.
             let error = if error < 0.05 { "below 0.1%".to_owned() } else { format!("{error:.1}%") };
-            let samples = counted(samples, "sample", "samples");
+            let samples = counted(basis.samples, "sample", "samples");
             term.say(format_args!("estimated from {samples}{one_per}; standard error of the total {error}"));
         }
     }

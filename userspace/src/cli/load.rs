@@ -1,6 +1,7 @@
 //! Profiles and choices of a command line: read, checked, turned into what the outputs take.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -51,8 +52,25 @@ pub(super) fn load_files(inputs: &[PathBuf], args: &SourceArgs) -> Result<Loaded
         same_kind(&profile, &other, path)?;
         profile.merge(&other);
     }
+    for note in repeated(files) {
+        profile.add_note(note);
+    }
     let names: Vec<String> = files.iter().map(|path| file_name(path)).collect();
     Ok(Loaded { profile, sources, subject: names.join(" + ") })
+}
+
+/// Files that are given more than once and so summed more than once, in words.
+pub(super) fn repeated(files: &[PathBuf]) -> Vec<String> {
+    let mut times: BTreeMap<PathBuf, u32> = BTreeMap::new();
+    for path in files {
+        *times.entry(fs::canonicalize(path).unwrap_or_else(|_| path.clone())).or_default() += 1;
+    }
+    let words = |(path, count): (PathBuf, u32)| match count {
+        1 => None,
+        2 => Some(format!("{} is named twice, counted twice", path.display())),
+        _ => Some(format!("{} is named {count} times, counted {count} times", path.display())),
+    };
+    times.into_iter().filter_map(words).collect()
 }
 
 /// Reads the two profiles of a comparison: the old one, and the new one with where its symbols come from.

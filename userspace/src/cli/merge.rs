@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use super::explain::explain_recording;
-use super::load::{file_name, read, same_kind};
+use super::load::{file_name, read, repeated, same_kind};
 use super::outcome::Outcome;
 use super::report_args::{Format, MergeArgs};
 use super::results::{file, keep, name, named_format};
@@ -51,6 +51,10 @@ pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
             profile.name_notes(&path.display().to_string());
         }
         merged.merge(&profile);
+    }
+    let files: Vec<PathBuf> = args.inputs.iter().map(|input| split(input).1).collect();
+    for note in repeated(&files) {
+        merged.add_note(note);
     }
     check_heap(&merged, format)?;
     let symbols = own_symbols(&merged);

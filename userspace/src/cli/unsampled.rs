@@ -16,7 +16,6 @@
 #![forbid(unsafe_code)]
 
 use super::deliver::is_lost;
-use crate::estimate;
 use crate::model::Profile;
 use crate::remote::table::Reading;
 use crate::remote::target::Target;
@@ -56,14 +55,13 @@ impl Unsampled {
             self.found = None;
             return;
         }
-        let interval = profile.interval();
-        self.interval = self.interval.max(interval.0 as f64);
-        let variance: f64 = profile.totals().map(|(_, _, values)| estimate::variance_bytes2(values.current)).sum();
+        let basis = profile.basis(false);
+        self.interval = self.interval.max(basis.coarsest.0 as f64);
         self.add(Seen {
             live: reading.root.allocated_bytes,
             estimate: profile.sum().current.est.bytes,
             // A distance that is not yet used up hides an interval's worth.
-            error: variance.sqrt().max(self.interval),
+            error: basis.variance.sqrt().max(self.interval),
             frees: reading.root.frees,
             epoch: reading.root.epoch,
         });

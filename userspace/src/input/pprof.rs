@@ -7,7 +7,7 @@
 //! | location with lines | names that the file brings; the address, or one of our own where it has none |
 //! | location without lines | an address that symbols are looked up for |
 //! | labels | a thread for each set of labels |
-//! | comments of jeprobe | notes and configuration |
+//! | comments of jeprobe | notes, configuration, what the estimate rests on |
 //!
 //! The numbers are estimates already. The raw counts, which the format does not keep, are those that the estimator would have
 //! turned into them.
@@ -340,6 +340,9 @@ fn note(comment: &str, profile: &mut Profile) {
         profile.add_note(text);
     } else if comment.starts_with("lost: ") {
         profile.add_note(comment);
+    } else if let Some(line) = comment.strip_prefix("sampled: ") {
+        // What is none is passed over, as the comments of others are.
+        let _: Option<()> = profile.keep_basis(line);
     } else if let Some((key, value)) = comment.strip_prefix("config: ").and_then(|text| text.split_once('=')) {
         profile.set_configuration(key, value);
     }

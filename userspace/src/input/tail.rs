@@ -97,6 +97,7 @@ impl Tail {
                 labels.push((text(key)?.to_owned(), String::from_utf8_lossy(label).into_owned()));
                 profile.add_thread(uid, Thread { labels, ..Thread::default() });
             }
+            b"sampled" => profile.keep_basis(text(value)?)?,
             b"note" => profile.add_note(String::from_utf8_lossy(value)),
             _ => {}
         }

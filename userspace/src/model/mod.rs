@@ -6,10 +6,12 @@
 //! - `recent`: what is known of addresses that were met lately.
 //! - `interner`: every distinct stack once.
 //! - `profile`: stacks with values, threads, losses, notes.
+//! - `basis`: what the estimates of a profile rest on.
 //!
 //! Readers and the loader build it, writers and reports read it. Pure data: no input or output, no symbols.
 #![forbid(unsafe_code)]
 
+mod basis;
 mod interner;
 mod mapping;
 mod names;

@@ -30,6 +30,7 @@ use super::interner::Interner;
 use super::mapping::{Mapping, Mappings, Relocation};
 use super::names::{Kind, Named, printable};
 use super::stack::{StackId, ThreadUid, call_site};
+use crate::estimate::Basis;
 use crate::units::{SampleInterval, Sums};
 
 /// Beginnings of the file names of libraries that are an allocator and nothing else.
@@ -89,6 +90,8 @@ pub struct Profile {
     program: Option<PathBuf>,
     names: HashMap<u64, Vec<Named>>,
     kind: Kind,
+    /// Live, and ever allocated: see `basis`.
+    pub(super) bases: [Option<Basis>; 2],
 }
 
 impl Values {
@@ -339,6 +342,7 @@ impl Profile {
     /// (number, tid and name) and get a new one otherwise. Pid and program stay only when both agree.
     pub fn merge(&mut self, other: &Profile) {
         let is_first = self.totals.is_empty() && self.mappings.is_empty();
+        self.bases = self.bases_with(other);
         let uids = self.adopt_threads(other);
         let ids = self.adopt(other);
         for (id, values) in ids.iter().zip(&other.totals) {

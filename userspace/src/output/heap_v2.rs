@@ -167,6 +167,9 @@ fn tail(
     for (name, count) in profile.counters() {
         writer.counter(&one_line(name), *count)?;
     }
+    for line in profile.kept_bases() {
+        writer.raw(format!("# sampled {line}\n").as_bytes())?;
+    }
     for line in lines {
         writer.raw(line.as_bytes())?;
     }

@@ -57,7 +57,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
     let Ok(frames) = walked;
     tables.describe(&frames, &locations, profile);
     let comments: Vec<i32> =
-        comments(selection).into_iter().map(|line| tables.attribute("jeprobe.comment", text(line))).collect();
+        comments(selection, options).into_iter().map(|line| tables.attribute("jeprobe.comment", text(line))).collect();
     let profiles = types
         .iter()
         .zip(samples)

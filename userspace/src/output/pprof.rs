@@ -74,7 +74,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, out: impl Write) -> i
         result
     })?;
     describe(&mut message, &frames, &locations, profile, &mut strings);
-    message.comment = comments(selection).iter().map(|line| strings.of(line)).collect();
+    message.comment = comments(selection, options).iter().map(|line| strings.of(line)).collect();
     message.string_table = strings.list;
     out.write_all(&message.encode_to_vec())?;
     out.finish()?.flush()
@@ -130,11 +130,12 @@ fn thread_labels(profile: &Profile, uid: ThreadUid, strings: &mut Strings) -> Ve
 }
 
 /// Lines about the recording.
-pub(super) fn comments(selection: &Selection<'_>) -> Vec<String> {
+pub(super) fn comments(selection: &Selection<'_>, options: &Options) -> Vec<String> {
     let profile = selection.profile();
     let mut lines = vec![concat!("written by jeprobe ", env!("CARGO_PKG_VERSION")).to_owned()];
-    if profile.interval().0 > 1 {
-        lines.push(format!("estimated from samples, one per {} bytes", profile.interval().0));
+    let basis = profile.basis(false);
+    if let Some(one_per) = if basis.samples > 0 { basis } else { profile.basis(true) }.one_per() {
+        lines.push(format!("estimated from samples, {one_per}"));
     }
     if selection.has_base() {
         lines.push("differences: a base was subtracted".to_owned());
@@ -144,6 +145,10 @@ pub(super) fn comments(selection: &Selection<'_>) -> Vec<String> {
         profile.losses().map(|(reason, count)| format!("lost: {count} {}; {}", reason.meaning(), reason.remedy())),
     );
     lines.extend(profile.notes().iter().map(|note| format!("note: {note}")));
+    // It is of the whole, which a part or a difference is not.
+    if !selection.has_base() && options.focus.is_none() && options.ignore.is_none() {
+        lines.extend(profile.kept_bases().map(|line| format!("sampled: {line}")));
+    }
     lines.extend(profile.configuration().iter().map(|(key, value)| format!("config: {key}={value}")));
     lines
 }

@@ -16,6 +16,7 @@ use jeprobe_abi::drops::Reason;
 use jeprobe_abi::reader::{RemoteMemory, Table, TableError};
 use jeprobe_abi::root::{Counts, Root};
 
+use crate::estimate::{Basis, Sampling};
 use crate::model::{Profile, StackId, Thread, ThreadUid};
 use crate::units::SampleInterval;
 
@@ -62,6 +63,18 @@ pub fn read(memory: &impl RemoteMemory, root: u64) -> Result<Reading, TableError
         }
         Ok::<_, TableError>(())
     })?;
+    if is_mixed(&profile) {
+        let mut basis = Basis::new(profile.interval());
+        table.lives(|_, live| {
+            basis.add_sample(live.usable_bytes, live.weight_bytes);
+            Ok::<_, TableError>(())
+        })?;
+        if basis.is_mixed() {
+            profile.set_basis(false, basis);
+            // Written at the finest interval, no estimate is lost to rounding.
+            profile.set_interval(basis.finest);
+        }
+    }
     let torn = seen_contexts.torn + seen_threads.torn + seen_tctxs.torn + astray;
     if torn > 0 {
         profile.add_loss(Reason::TornRead, torn);
@@ -70,4 +83,20 @@ pub fn read(memory: &impl RemoteMemory, root: u64) -> Result<Reading, TableError
         profile.add_allocator_text(root.text_start..root.text_end);
     }
     Ok(Reading { root, profile })
+}
+
+/// Share of the estimate that the interval in force may leave unexplained before each sample is asked for its own.
+const UNEXPLAINED: f64 = 0.002;
+
+/// True when the live samples may be of several intervals: their estimates are not what the one in force gives. So are
+/// those of stacks that mix sizes; asking each sample is only slower then.
+fn is_mixed(profile: &Profile) -> bool {
+    let sampling = Sampling::Poisson(profile.interval());
+    let (mut all, mut unexplained) = (0.0, 0.0);
+    for (_, _, values) in profile.totals() {
+        let estimate = values.current.est.bytes;
+        all += estimate;
+        unexplained += (estimate - sampling.unbias(values.current.raw).est.bytes).abs();
+    }
+    unexplained > UNEXPLAINED * all
 }

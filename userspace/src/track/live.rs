@@ -18,7 +18,9 @@ use jeprobe_abi::event::{AllocEvent, ContextEvent, FreeEvent, STACK_IN_PROCESS};
 use jeprobe_abi::root::Counts;
 
 use super::seed::{self, Seed};
+use crate::estimate::Basis;
 use crate::probe::ring;
+use crate::units::SampleInterval;
 
 /// A stack's identity within one image: context address or hash of the frames, and `STACK_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -248,6 +250,20 @@ impl Live {
         self.stacks.get(&key).is_some_and(|stack| stack.frames.is_some())
     }
 
+    /// What live bytes and those ever allocated rest on, each live sample by its own weight: the table may hold samples of
+    /// other intervals than the one in force. Of what was freed only sums by stack are known.
+    pub fn bases(&self, interval: SampleInterval) -> [Basis; 2] {
+        let mut live = Basis::new(interval);
+        for held in self.held.values().filter(|held| !held.forgotten) {
+            live.add_sample(held.usable_bytes, held.weight_bytes);
+        }
+        let mut allocated = live;
+        for stack in self.stacks.values() {
+            allocated.add_stack(seed::less(&stack.cumulative, &stack.current).into());
+        }
+        [live, allocated]
+    }
+
     /// Live samples.
     pub fn held(&self) -> usize {
         self.held.len()
@@ -280,10 +296,10 @@ fn add(sum: &mut Counts, counts: &Counts) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counts, Live, Seed, StackKey};
+    use super::{Basis, Counts, Live, SampleInterval, Seed, StackKey};
     use crate::track::seed::{SeedContext, SeedLive};
     use jeprobe_abi::event::{AllocEvent, FreeEvent, Header, STACK_IN_PROCESS};
-    use jeprobe_abi::root;
+    use jeprobe_abi::{root, unbias};
 
     const KEY: StackKey = StackKey { id: 0xc0, kind: STACK_IN_PROCESS };
 
@@ -341,6 +357,24 @@ mod tests {
         assert_eq!(current(&live), Counts::default());
         assert_eq!((cumulative(&live), live.held()), (2, 0));
         assert_eq!(live.gaps, super::Gaps::default());
+    }
+
+    #[test]
+    fn each_live_sample_keeps_the_variance_of_its_weight() {
+        let mut live = Live::new(10);
+        let weights = [12, 19].map(|lg| unbias::weight_bytes(64, 1 << lg));
+        for (ptr, weight_bytes) in (1..).zip([weights[0], weights[1], weights[1]]) {
+            live.alloc(&AllocEvent { weight_bytes, ..alloc(ptr, ptr) });
+        }
+        live.free(&free(3, 4));
+        let [current, allocated] = live.bases(SampleInterval(1 << 12));
+        let of = |weight: u64| weight as f64 * (weight - 64) as f64;
+        assert!((current.variance - of(weights[0]) - of(weights[1])).abs() < 1.0, "{current}");
+        assert!((allocated.variance / (current.variance + of(weights[1])) - 1.0).abs() < 0.001, "{allocated}");
+        assert_eq!((current.samples, allocated.samples), (2, 3));
+        assert_eq!((current.finest, current.coarsest), (SampleInterval(1 << 12), SampleInterval(1 << 19)));
+        live.reset();
+        assert_eq!(live.bases(SampleInterval(1 << 12))[0], Basis::new(SampleInterval(1 << 12)));
     }
 
     #[test]

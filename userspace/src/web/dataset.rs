@@ -14,7 +14,6 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
 
-use crate::estimate;
 use crate::model::Profile;
 use crate::output::{Numbers, Options, Selection, Value};
 use crate::symbolize::Symbols;
@@ -55,6 +54,8 @@ pub(super) struct About {
     pub(super) samples: [u64; 2],
     /// Mean bytes between samples; 0 or 1: all allocations are counted.
     pub(super) interval: u64,
+    /// The longest of them, where samples were taken at several.
+    pub(super) coarsest: u64,
     pub(super) has_cumulative: bool,
     /// Lines about what was lost, noted or not resolved.
     pub(super) losses: Vec<String>,
@@ -193,14 +194,10 @@ fn about(profile: &Profile, symbols: &Symbols, totals: Numbers) -> About {
             .collect(),
         ..About::default()
     };
-    let mut variances = [0.0; 2];
-    for (_, _, values) in profile.totals() {
-        for (at, sums) in [values.current, values.cumulative].into_iter().enumerate() {
-            variances[at] += estimate::variance_bytes2(sums);
-            about.samples[at] += sums.raw.objects;
-        }
-    }
-    about.errors = variances.map(f64::sqrt);
+    let bases = [false, true].map(|is_cumulative| profile.basis(is_cumulative));
+    about.samples = bases.map(|basis| basis.samples);
+    about.errors = bases.map(|basis| basis.variance.sqrt());
+    about.coarsest = bases[0].coarsest.max(bases[1].coarsest).0;
     about.losses =
         profile.losses().map(|(reason, count)| format!("{count} {}; {}", reason.meaning(), reason.remedy())).collect();
     let (all, unnamed) = symbols.counts();

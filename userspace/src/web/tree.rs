@@ -78,6 +78,7 @@ pub(super) fn about(about: &About) -> Json {
         "errors": about.errors,
         "samples": about.samples,
         "interval": about.interval,
+        "coarsest": about.coarsest,
         "hasCumulative": about.has_cumulative,
         "losses": about.losses,
         "notes": about.notes,

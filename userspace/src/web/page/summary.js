@@ -10,7 +10,9 @@ export function showSummary(place, profile, value) {
   const isBytes = value % 2 === 0;
   const { total } = profile.of(value);
   const { about } = profile;
-  const sampled = about.interval > 1;
+  const coarsest = Math.max(about.coarsest, about.interval);
+  const sampled = coarsest > 1;
+  const range = about.interval < coarsest ? `${amount(Math.max(about.interval, 1), true)} to ` : "";
   const side = value < 2 ? 0 : 1;
   const words = ["in use", "in use", "allocated", "allocated"][value];
   const error = isBytes && sampled && about.totals[value] > 0 ? about.errors[side] / about.totals[value] : 0;
@@ -24,7 +26,7 @@ export function showSummary(place, profile, value) {
       element("small", {}, ` ${isBytes ? "" : "objects "}${words}${sure}`)));
   }
   facts.push(element("span", { class: "fact" }, sampled
-    ? element("span", {}, "estimated from ", element("b", {}, about.samples[side].toLocaleString("en")), ` sample${about.samples[side] === 1 ? "" : "s"}, one per ${amount(about.interval, true)}`)
+    ? element("span", {}, "estimated from ", element("b", {}, about.samples[side].toLocaleString("en")), ` sample${about.samples[side] === 1 ? "" : "s"}, one per ${range}${amount(coarsest, true)}`)
     : "every allocation counted"));
   if (value >= 2 && !about.hasCumulative) {
     facts.push(element("span", { class: "fact" }, "no cumulative counts: run the program with MALLOC_CONF=prof_accum:true"));
