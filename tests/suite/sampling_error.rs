@@ -248,3 +248,30 @@ fn live_samples_of_the_interval_before_keep_their_error() {
     assert_eq!(estimated(&run(&attach)), wanted, "nothing was allocated in between");
     assert_eq!(estimated(&run(&["report", "after.heap"])), wanted);
 }
+
+/// The allocator is part of the program and has no range of addresses of its own: its frames are not to be the leaves.
+#[test]
+fn stacks_of_a_static_program_end_in_its_own_functions() {
+    if flavour() != Flavour::Jeprobe {
+        skip!("about our archive");
+    }
+    let directory = TempDir::new("static-truth");
+    let archive = artefact::static_library().display().to_string();
+    let program = compile::program("truth.c", &["-O2", "-static", &archive, "-lm"]);
+    let conf = format!("prof:true,lg_prof_sample:12,prof_final:true,prof_prefix:{}", directory.join("mine").display());
+    let mut target = Run::new(&program).conf(&conf).spawn();
+    target.ready();
+    let _truth = truth::allocate(&mut target);
+    target.tell("exit");
+    target.finish().ok().discard();
+    let files = directory.files(".heap");
+    let report =
+        Run::new(artefact::command()).args(["report", "--format", "folded"]).arg(&program).arg(&files[0]).finish();
+    let report = report.ok();
+    let sites: Vec<&str> = report.stdout.lines().filter(|line| line.contains(";site_")).collect();
+    assert!(sites.len() >= 16, "{report}");
+    for line in sites {
+        let leaf = line.rsplit(';').next().expect("a line has a frame");
+        assert!(leaf.starts_with("site_") || leaf.starts_with("by_posix_memalign"), "{line}");
+    }
+}

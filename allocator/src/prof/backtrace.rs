@@ -172,7 +172,11 @@ pub(crate) fn walk(trace: &mut Trace, stack: &mut Stack, start: Start, now_ns: u
         walked
     };
     #[cfg(debug_assertions)]
-    compare(trace, walked, if start.in_program { here() } else { start.at }, stack.high, max);
+    if !start.in_program {
+        compare(trace, walked, start.at, stack.high, max);
+    } else if !own_text().is_empty() {
+        compare(trace, walked, here(), stack.high, max);
+    }
     Some(walked)
 }
 
@@ -197,7 +201,7 @@ fn walk_again(
 }
 
 /// The program's own registers as they are right after its call into the allocator. `None` without a walker, when the
-/// walk fails, and when the allocator is not a library of its own.
+/// walk fails, and for a `start` inside when the allocator is not a library of its own.
 #[inline(never)]
 pub(crate) fn caller(trace: &mut Trace, stack: &mut Stack, start: Start) -> Option<Registers> {
     if start.in_program {
@@ -313,6 +317,10 @@ fn find_stack(stack: &mut Stack, sp: u64, buf: &mut [u8]) {
 #[cfg(debug_assertions)]
 fn compare(trace: &Trace, found: Walked, first: Registers, high: u64, max: usize) {
     let before = generation();
+    // Without a library of its own the frames of the allocator are not told from the program's.
+    if own_text().is_empty() {
+        return;
+    }
     let Some((frames, truncated)) = frames_by_tables(first, high, max) else { return };
     if generation() == before && trace.is_of(before) {
         let kept: alloc::vec::Vec<u64> = trace.frames(found).collect();
@@ -324,6 +332,10 @@ fn compare(trace: &Trace, found: Walked, first: Registers, high: u64, max: usize
 #[cfg(debug_assertions)]
 fn compare_recalled(recalled: Recalled, first: Registers, high: u64) {
     let before = generation();
+    // Without a library of its own the frames of the allocator are not told from the program's.
+    if own_text().is_empty() {
+        return;
+    }
     let Some((frames, truncated)) = frames_by_tables(first, high, max_frames()) else { return };
     if generation() == before {
         let kept = recalled.tctx.context.get().map(|context| context.frames().to_vec());

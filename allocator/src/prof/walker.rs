@@ -303,13 +303,15 @@ pub(crate) fn refresh(wait: bool) {
     REFRESHER.store(0, Ordering::Relaxed);
 }
 
-/// Tells readers which code is the allocator's, when it is a library of its own.
+/// Tells readers which code is the allocator's, when it is a library of its own, or that there is none to tell apart.
 fn set_own_text(snapshot: &Snapshot) {
     let here = refresh as *const () as u64;
     // SAFETY: reads the auxiliary vector.
     let program = unsafe { libc::getauxval(libc::AT_ENTRY) };
     let Some(own) = snapshot.find(here) else { return };
     if own.range.contains(&program) {
+        // Entry points know who called them; frames of those that do not are part of the stacks.
+        OWN_BYTES.store(0, Ordering::Relaxed);
         return;
     }
     OWN_START.store(own.range.start, Ordering::Relaxed);
@@ -319,8 +321,8 @@ fn set_own_text(snapshot: &Snapshot) {
     jeprobe_root.text_end.store(own.range.end, Ordering::Relaxed);
 }
 
-/// True for an address in the program, false when that is not known. Where the allocator is no library of its own its frames
-/// are part of the stacks: then always false.
+/// True for a return address in the program, false when that is not known. Where the allocator is no library of its own any
+/// address that an entry point found is taken for the program's.
 #[inline(always)]
 pub(super) fn is_in_program(pc: u64) -> bool {
     // Acquire: with the length goes the start. It is read first: a plain load on x86-64.
