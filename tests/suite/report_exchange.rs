@@ -278,7 +278,7 @@ fn percentages_of_a_difference_are_jeprofs() {
     let args = ["--show_bytes", "--base", "hand.heap", "./leak", "hand_base.heap"];
     let ours = jeprobe(&fixture(), &[&["report"], &args[..]].concat()).ok().stdout;
     let jeprof = Run::new(artefact::jeprof()).dir(fixture()).arg("--text").args(args).finish().ok().stdout;
-    assert!(ours.contains("-"), "something shrank: {ours}");
+    assert!(ours.contains('-'), "something shrank: {ours}");
     assert_eq!(ours, jeprof);
 }
 
