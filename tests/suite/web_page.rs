@@ -1,5 +1,6 @@
 //! `jeprobe web`: what the page shows and does in a browser, and what the server refuses.
 
+use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 
@@ -351,8 +352,8 @@ fn narrow_frames_do_not_reach_over_their_neighbours() {
     let mut stacks = "---\n--- heap\nheap_v2/0\n  t*: 200: 200000 [0: 0]\n".to_owned();
     for leaf in 1..=200 {
         let address = 0x40_0000 + 16 * leaf;
-        names += &format!("{address:#x} leaf_{leaf}\n");
-        stacks += &format!("@ {address:#x} 0x400001\n  t*: 1: 1000 [0: 0]\n");
+        let _infallible = writeln!(names, "{address:#x} leaf_{leaf}");
+        let _infallible = writeln!(stacks, "@ {address:#x} 0x400001\n  t*: 1: 1000 [0: 0]");
     }
     let heap = directory.join("narrow.heap");
     std::fs::write(&heap, names + &stacks + "\nMAPPED_LIBRARIES:\n").expect("writable");
