@@ -420,10 +420,12 @@ mod tests {
     }
 
     #[test]
-    fn in_a_program_without_a_library_of_its_own_there_is_no_way_out() {
-        let mut stack = Stack::UNKNOWN;
-        let mut trace = Trace::new().expect("memory");
-        assert_eq!(caller(&mut trace, &mut stack, start(Caller::new(1, 2, 3))), None);
+    fn without_a_library_of_its_own_only_entry_points_know_their_callers() {
+        refresh(true);
+        let (mut stack, mut trace) = (Stack::UNKNOWN, Trace::new().expect("memory"));
+        let mut of = |from| caller(&mut trace, &mut stack, start(from));
+        assert_eq!(of(Caller::UNKNOWN), None);
+        assert_eq!(of(Caller::new(1, 2, 3)), Some(Registers { pc: 1, sp: 2, bp: 3 }));
     }
 
     #[test]
