@@ -78,13 +78,13 @@ fn collect(
     term: &mut Term,
 ) -> Result<(End, Option<Reading>)> {
     let mut unsampled = Unsampled::default();
-    if let Ok(reading) = target.read() {
-        unsampled.look(&reading);
+    // Before anything is said, so that something is left of a process that dies at once.
+    let mut last: Option<Reading> = target.read().ok();
+    if let Some(reading) = &last {
+        unsampled.look(reading);
     }
     let mut switch = Switch::on(target, args.lg_sample)?;
     describe(target, switch.was_on(), args, term);
-    let mut last: Option<Reading> = None;
-    // At once, so that something is left of a process that dies soon.
     let mut next_read = Instant::now();
     let end = loop {
         let now = Instant::now();
