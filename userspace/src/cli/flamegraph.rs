@@ -92,25 +92,30 @@ pub(super) fn draw(
 pub(super) fn draw_empty(subject: &str, format: Format, out: &mut dyn Write) -> io::Result<()> {
     match format {
         Format::Folded => Ok(()),
-        Format::Html => {
-            let mut svg = Vec::new();
-            flame::write_empty(subject, &mut svg)?;
-            page(subject, &svg, out)
-        }
-        _ => flame::write_empty(subject, out),
+        _ => write_picture(format, subject, out, |out| flame::write_empty(subject, out)),
     }
 }
 
 fn write_as(format: Format, lines: &[String], flame: &Flame, out: &mut dyn Write) -> io::Result<()> {
     match format {
         Format::Folded => lines.iter().try_for_each(|line| writeln!(out, "{line}")),
-        Format::Html => {
-            let mut svg = Vec::new();
-            flame::write(lines, flame, &mut svg)?;
-            page(&flame.title, &svg, out)
-        }
-        _ => flame::write(lines, flame, out),
+        _ => write_picture(format, &flame.title, out, |out| flame::write(lines, flame, out)),
     }
+}
+
+/// The picture alone, or in a page of its own.
+fn write_picture(
+    format: Format,
+    title: &str,
+    out: &mut dyn Write,
+    draw: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    if format != Format::Html {
+        return draw(out);
+    }
+    let mut svg = Vec::new();
+    draw(&mut svg)?;
+    page(title, &svg, out)
 }
 
 fn words(selection: &Selection<'_>, options: &Options, subject: &str, is_icicle: bool) -> Flame {

@@ -28,38 +28,36 @@ pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
     if !matches!(format, None | Some(Format::Pprof | Format::Otlp)) {
         bail!("cannot merge into {}: a merged profile is a heap file, or .pb.gz or .otlp", args.output.display());
     }
+    let (hosts, files): (Vec<Option<String>>, Vec<PathBuf>) = args.inputs.iter().map(|input| split(input)).unzip();
     if let Some(path) = file(Some(&args.output)) {
-        let inputs: Vec<PathBuf> = args.inputs.iter().map(|input| split(input).1).collect();
-        keep(Some(path), &inputs)?;
+        keep(Some(path), &files)?;
         outfile::check(path)?;
     }
     let mut merged = Profile::default();
     let mut is_first = true;
-    for input in &args.inputs {
-        let (host, path) = split(input);
-        let mut profile = read(&path)?;
+    for (host, path) in hosts.into_iter().zip(&files) {
+        let mut profile = read(path)?;
         if !std::mem::take(&mut is_first) {
-            same_kind(&merged, &profile, &path)?;
+            same_kind(&merged, &profile, path)?;
         }
-        let mut labels = vec![(PROCESS.to_owned(), process(&profile).unwrap_or_else(|| file_name(&path)))];
+        let mut labels = vec![(PROCESS.to_owned(), process(&profile).unwrap_or_else(|| file_name(path)))];
         labels.extend(host.map(|mut host| {
             printable(&mut host);
             ("host".to_owned(), host)
         }));
         profile.label_all(&labels);
-        if args.inputs.len() > 1 {
+        if files.len() > 1 {
             profile.name_notes(&path.display().to_string());
         }
         merged.merge(&profile);
     }
-    let files: Vec<PathBuf> = args.inputs.iter().map(|input| split(input).1).collect();
     for note in repeated(&files) {
         merged.add_note(note);
     }
     check_heap(&merged, format)?;
     let symbols = own_symbols(&merged);
     write_profile(&merged, &symbols, format, &args.output, term)?;
-    let count = counted(args.inputs.len() as u64, "profile", "profiles");
+    let count = counted(files.len() as u64, "profile", "profiles");
     term.say(format_args!("{count} merged into {}", name(&args.output)));
     explain_recording(&merged, &Options::default(), term);
     Ok(Outcome::Complete)
