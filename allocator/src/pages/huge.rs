@@ -21,15 +21,15 @@ use crate::conf::{self, Thp};
 use crate::emap;
 use crate::extent::Extent;
 
-/// Huge pages are asked for while this much is in use in the process, so that the run that is being filled is a small part
-/// of it: a quarter at most in a process with few arenas,
-const PROCESS_MIN_BYTES: usize = 4 * HUGE_PAGE_BYTES;
-/// a sixth in one with more, each of which also leaves the rest of a piece.
-const PROCESS_MIN_BYTES_MANY: usize = 6 * HUGE_PAGE_BYTES;
+/// Huge pages are asked for while this much is in use in the process, so that the run that is being filled is a part of it:
+/// a half at most in a process with few arenas,
+const PROCESS_MIN_BYTES: usize = 2 * HUGE_PAGE_BYTES;
+/// a third in one with more, each of which also leaves the rest of a piece.
+const PROCESS_MIN_BYTES_MANY: usize = 3 * HUGE_PAGE_BYTES;
 /// Few: that of the first thread, and one more.
 const FEW_ARENAS: u32 = 2;
 /// In a chunk of an arena's own, also this much in the arena.
-const ARENA_MIN_BYTES: usize = 2 * HUGE_PAGE_BYTES;
+const ARENA_MIN_BYTES: usize = HUGE_PAGE_BYTES;
 /// Zeroed blocks above this part of what is in use keep small pages.
 const ZEROED_PART: usize = 8;
 /// Runs that come into use before the first look: until then memory is taken to be used densely.
