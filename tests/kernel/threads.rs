@@ -97,16 +97,18 @@ fn another_thread_executes_a_program() {
     for more in [&[][..], &["--every-event"]] {
         let dir = TempDir::new("thread-exec");
         let mut target = program();
-        let command = attach(&target, &dir.join("a.heap"), &[&["--mode", "ebpf", "--lg-sample", "16"], more].concat());
+        let mut command =
+            attach(&target, &dir.join("a.heap"), &[&["--mode", "ebpf", "--lg-sample", "16"], more].concat());
         order(&mut target, "1000");
         target.tell("exec");
         target.ready();
-        // Followed from its start, but for the moment until that is seen.
-        thread::sleep(Duration::from_secs(1));
+        // Followed from its start, but for the moment until that is seen; at the interval that was asked for.
+        command.wait_for_text("until then written to");
         order(&mut target, "2000");
         let ended = interrupt(command).ok();
         about(&dir, "a.heap", ORDERED, &ended);
         assert!(ended.stdout.contains("started another program"), "{ended}");
+        assert!(ended.stdout.contains("one per 65536 "), "{ended}");
     }
 }
 

@@ -79,7 +79,7 @@ fn a_pid_that_is_not_there() {
 fn a_process_without_the_library() {
     let target = sleeper();
     let pid = target.pid().to_string();
-    for mode in [&["dump"][..], &["attach", "--mode", "inprocess"]] {
+    for mode in [&["dump"][..], &["attach", "--mode", "inprocess"], &["attach"], &["web", "--no-open"]] {
         let ended = jeprobe(&[mode, &["--pid", &pid]].concat());
         says(
             &ended,
@@ -256,8 +256,109 @@ fn a_static_program_records_nothing() {
     let ended = Run::new(artefact::command()).args(["run", "--"]).arg(program).dir(dir.path()).finish();
     assert_eq!(ended.code(), 1, "{ended}");
     assert!(
-        ended.stderr.contains("recorded no profile\nhint: static and setuid programs ignore LD_PRELOAD"),
+        ended.stderr.contains("recorded no profile\nhint: it is a static program, into which nothing is preloaded"),
         "{ended}"
+    );
+}
+
+/// The code is that of the command, whatever it left in its few milliseconds; what is not known is said.
+#[test]
+fn a_command_that_leaves_through_exit_at_once_keeps_its_code() {
+    let dir = TempDir::new("fleeting");
+    for (code, script) in [(0, "true"), (7, "exit 7")] {
+        let run = Run::new(artefact::command()).args(["run", "-o", "a.heap", "--", "sh", "-c", script]).dir(dir.path());
+        let ended = run.finish();
+        assert_eq!(ended.code(), code, "{ended}");
+        assert!(ended.stderr.contains("profile written to a.heap\nno live sampled memory: "), "{ended}");
+        assert!(ended.stderr.contains("wrote no profile"), "{ended}");
+        let _read = Run::new(artefact::command()).arg("report").arg(dir.join("a.heap")).finish().ok();
+    }
+}
+
+#[test]
+fn a_program_that_loses_the_library_on_its_way_records_nothing() {
+    let dir = TempDir::new("cleared");
+    let ended = Run::new(artefact::command())
+        .args(["run", "--", "env", "LD_PRELOAD=", "sh", "-c", "read line; sleep 1"])
+        .dir(dir.path())
+        .finish();
+    assert_eq!(ended.code(), 1, "{ended}");
+    assert!(ended.stderr.contains("recorded no profile\nhint: it ran without the library"), "{ended}");
+    assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 0, "nothing is left behind");
+}
+
+/// The process writes its profile elsewhere, the report is printed, and the file is what fails.
+#[test]
+fn a_full_file_system_does_not_take_the_report() {
+    if !is_root() {
+        skip!("not root: cannot mount a small file system");
+    }
+    let dir = TempDir::new("small");
+    let program = compile::program("holder.c", &["-O0", "-g"]);
+    let place = dir.path().display();
+    let script = format!(
+        "mount -t tmpfs -o size=4k none '{place}' && head -c 4096 /dev/zero > '{place}/full' && \
+         exec '{}' run --lg-sample 14 -o '{place}/a.heap' -- '{}' exit 0",
+        artefact::command().display(),
+        program.display()
+    );
+    let ended = Run::new("unshare").args(["-m", "sh", "-c", &script]).finish();
+    assert_eq!(ended.code(), 1, "{ended}");
+    assert!(ended.stderr.contains("Total: ") && ended.stderr.contains(" hold\n"), "{ended}");
+    assert!(ended.stderr.contains("a.heap\n  caused by: No space left on device"), "{ended}");
+}
+
+/// A limit of threads that is reached: what needs one says so, what does not goes on.
+#[test]
+fn no_thread_can_be_started() {
+    if !is_root() {
+        skip!("not root: cannot act as a user whose processes are counted");
+    }
+    let dir = TempDir::new("threads");
+    fs::write(dir.join("a.heap"), "heap_v2/1\n  t*: 1: 100 [0: 0]\n@ 0x1000\n  t*: 1: 100 [0: 0]\n").expect("writable");
+    let copy = dir.join("jeprobe");
+    let library = artefact::library().expect("the library under test");
+    for (from, to) in [(artefact::command(), copy.clone()), (library, dir.join("libjeprobe.so"))] {
+        let _ = Run::new("cp").arg(from).arg(to).finish().ok();
+    }
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("our own directory");
+    let limited = |args: &[&str]| {
+        Run::new("/usr/bin/setpriv")
+            .args(["--reuid=65533", "--regid=65533", "--clear-groups", "prlimit", "--nproc=1", "--"])
+            .arg(&copy)
+            .args(args)
+            .dir(dir.path())
+            .finish()
+    };
+    let cause = "  caused by: Resource temporarily unavailable (os error 11)";
+    let hint = "hint: raise the limit of processes and threads: ulimit -u, and pids.max of the control group";
+    says(&limited(&["web", "--no-open", "a.heap"]), 1, &["jeprobe: error: cannot start the server", cause, hint]);
+    let _read = limited(&["report", "a.heap"]).ok();
+    says(
+        &limited(&["run", "--library", "libjeprobe.so", "--", "true"]),
+        126,
+        &["jeprobe: error: cannot run true", cause, hint],
+    );
+}
+
+#[test]
+fn a_library_of_others() {
+    let dir = TempDir::new("foreign");
+    let libc = fs::read_to_string("/proc/self/maps").expect("ours");
+    let libc =
+        libc.lines().find_map(|line| Some(format!("/{}", line.split_once(" /")?.1)).filter(|p| p.contains("libc.so")));
+    let ended = Run::new(artefact::command())
+        .args(["run", "--library", &libc.expect("this program has a C library"), "--", "true"])
+        .dir(dir.path())
+        .finish();
+    says(
+        &ended,
+        1,
+        &[
+            "jeprobe: error: cannot use the library *libc.so*",
+            "  caused by: it is not jeprobe's: it has no profile table",
+            "hint: name it with --library PATH",
+        ],
     );
 }
 

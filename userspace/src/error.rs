@@ -90,7 +90,7 @@ pub enum Error {
     NothingRead { pid: u32, name: String },
 
     #[error("process {pid} ({name}) recorded no profile")]
-    NothingRecorded { pid: u32, name: String, killed: bool },
+    NothingRecorded { pid: u32, name: String, why: NotPreloaded },
 
     #[error("cannot write {}", path.display())]
     WriteFile { path: PathBuf, source: io::Error },
@@ -130,11 +130,37 @@ pub enum Error {
     #[error("probes cannot be used here: {}", reasons.join("; "))]
     NoEbpf { reasons: Vec<String>, hint: String },
 
-    #[error("no sample was taken in {processes} {} with the allocator", if *processes == 1 { "process" } else { "processes" })]
-    NoSamples { processes: u64 },
+    #[error("no process with the allocator was seen")]
+    NobodyHasIt,
 
     #[error("cannot {what}")]
     System { what: &'static str, source: io::Error },
+}
+
+/// Why a program runs without the library that it was started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotPreloaded {
+    Static,
+    /// setuid or setgid to another than this one.
+    Privileged,
+    Unknown,
+}
+
+impl NotPreloaded {
+    fn hint(self) -> &'static str {
+        match self {
+            NotPreloaded::Static => {
+                "it is a static program, into which nothing is preloaded: link libjeprobe.a into it, and use: jeprobe attach"
+            }
+            NotPreloaded::Privileged => {
+                "it is a setuid or setgid program, into which nothing is preloaded: run this command as the user that it changes to"
+            }
+            NotPreloaded::Unknown => {
+                "it ran without the library: LD_PRELOAD was taken from its environment (env -i, sudo, a script that sets it), or what it \
+                 executed is static or setuid; name the program itself: jeprobe run -- PROGRAM"
+            }
+        }
+    }
 }
 
 const LIBRARY_NAME: &str = "libjeprobe.so";
@@ -201,9 +227,11 @@ impl Error {
             Error::NoProcess { .. } => Some("list candidates with: pgrep -a NAME".into()),
             Error::Access { hint, .. } => hint.clone(),
             Error::NoEbpf { hint, .. } => Some(hint.clone()),
-            Error::NoSamples { .. } => {
-                Some("attach for longer, or start a program with it: LD_PRELOAD=/path/to/libjeprobe.so COMMAND".into())
-            }
+            Error::NobodyHasIt => Some(
+                "start programs under it: LD_PRELOAD=/path/to/libjeprobe.so COMMAND; those that start while this command runs are seen, \
+                 too"
+                    .into(),
+            ),
             Error::NoAllocator { .. } => Some(
                 "start it under the allocator: jeprobe run -- COMMAND, or LD_PRELOAD=/path/to/libjeprobe.so COMMAND"
                     .into(),
@@ -226,17 +254,11 @@ impl Error {
             Error::Spawn { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Some("check the spelling and PATH".into())
             }
+            Error::Spawn { source, .. } | Error::System { source, .. } if source.raw_os_error() == Some(libc::EAGAIN) => {
+                Some("raise the limit of processes and threads: ulimit -u, and pids.max of the control group".into())
+            }
             Error::NothingRead { .. } => Some("start it under the allocator from the beginning: jeprobe run -- COMMAND".into()),
-            Error::NothingRecorded { killed: false, .. } => Some(
-                "static and setuid programs ignore LD_PRELOAD (check with: ldd COMMAND; link libjeprobe.a into static ones), \
-                 and one that leaves through _exit within a few milliseconds leaves none"
-                    .into(),
-            ),
-            Error::NothingRecorded { killed: true, .. } => Some(
-                "it was killed before its profile table was read for the first time, some ten milliseconds after its start, or it \
-                 ignores LD_PRELOAD as static and setuid programs do (check with: ldd COMMAND)"
-                    .into(),
-            ),
+            Error::NothingRecorded { why, .. } => Some(why.hint().into()),
             Error::Stdout(source) if source.raw_os_error() == Some(libc::ENOSPC) => {
                 Some("free some space, or send the result to another disk".into())
             }

@@ -118,6 +118,7 @@ impl Member {
 
     /// Changes the sampling interval; gives the one of before. Restoring it leaves [`Member::interval`] as it was.
     pub fn set_lg_sample(&mut self, lg: u32) -> Result<Option<u32>, Error> {
+        self.look_for_table();
         let Some(target) = &self.target else { return Ok(None) };
         let before = target.set(Word::LgSample, lg)?;
         self.lg_sample = self.lg_sample.min(lg);

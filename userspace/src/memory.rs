@@ -46,7 +46,7 @@ pub fn bound(command: &'static str) -> Result<(), Error> {
 }
 
 /// `512M` and the like; `u64::MAX` for none.
-fn parse(text: &str) -> Option<u64> {
+pub fn parse(text: &str) -> Option<u64> {
     if text == "unlimited" {
         return Some(u64::MAX);
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::report_args::{DiffArgs, FlamegraphArgs, MergeArgs, ReportArgs, SymbolizeArgs, TimelineArgs, WebArgs};
+use crate::memory;
 
 /// Heap profiler: who holds a process's memory, asked by pid, host-wide or in-process.
 #[derive(Debug, Parser)]
@@ -42,7 +43,8 @@ pub enum Command {
     System(SystemArgs),
     /// Write the profile of a process at once, by reading its memory; it may be stopped or hung.
     Dump(DumpArgs),
-    /// Run a command under the allocator and print its profile when it ends.
+    /// Run a command under the allocator and print its profile when it ends, on standard error. Exits with the command's code, or
+    /// with 1 when that is 0 and there is no profile.
     Run(RunArgs),
     /// Print profiles: as a table, a call tree, or in another tool's format.
     Report(Box<ReportArgs>),
@@ -83,6 +85,9 @@ pub struct AttachArgs {
     /// table of a process that samples more than a thousand times a second is read instead.
     #[arg(long)]
     pub every_event: bool,
+    /// Memory for what the probes tell until it is read, 4K to 1G; raise it when events are lost because it was full.
+    #[arg(long, value_name = "BYTES", default_value = "8M", value_parser = parse_ring)]
+    pub ring_size: u32,
 }
 
 #[derive(Debug, Args)]
@@ -106,6 +111,9 @@ pub struct SystemArgs {
     /// than a thousand times a second.
     #[arg(long)]
     pub every_event: bool,
+    /// Memory for what the probes tell until it is read, 4K to 1G; raise it when events are lost because it was full.
+    #[arg(long, value_name = "BYTES", default_value = "8M", value_parser = parse_ring)]
+    pub ring_size: u32,
 }
 
 #[derive(Debug, Args)]
@@ -119,9 +127,9 @@ pub struct DumpArgs {
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Mean bytes between samples, as a power of two.
-    #[arg(long, value_name = "N", default_value_t = 19, value_parser = clap::value_parser!(u32).range(0..=63))]
-    pub lg_sample: u32,
+    /// Mean bytes between samples, as a power of two [default: that of `MALLOC_CONF`, else 19].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=63))]
+    pub lg_sample: Option<u32>,
     #[command(flatten)]
     pub output: OutputArgs,
     /// The allocator's library, when it is not beside the command or in a system directory.
@@ -135,7 +143,7 @@ pub struct RunArgs {
 /// Where results go.
 #[derive(Clone, Debug, Args)]
 pub struct OutputArgs {
-    /// Heap profile to write, `-` for standard output [default: jeprobe.PID.heap].
+    /// Heap profile to write; `-` is standard output, and the table goes to standard error then [default: jeprobe.PID.heap].
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Write a flame graph too.
@@ -180,9 +188,18 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("too long: {text}"))
 }
 
+/// Bytes, or with K, M or G.
+fn parse_ring(text: &str) -> Result<u32, String> {
+    let bytes = memory::parse(text).ok_or_else(|| format!("not a size: {text} (examples: 64K, 32M)"))?;
+    u32::try_from(bytes)
+        .ok()
+        .filter(|bytes| (4 << 10..=1 << 30).contains(bytes))
+        .ok_or_else(|| format!("{text} is not between 4K and 1G"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Cli, Command, parse_duration};
+    use super::{Cli, Command, parse_duration, parse_ring};
     use clap::{CommandFactory as _, Parser as _};
     use std::time::Duration;
 
@@ -202,11 +219,20 @@ mod tests {
     }
 
     #[test]
+    fn sizes_of_the_ring() {
+        assert_eq!(parse_ring("64K"), Ok(64 << 10));
+        assert_eq!(parse_ring("1G"), Ok(1 << 30));
+        for bad in ["", "x", "0", "1K", "2G", "unlimited", "99999999T"] {
+            parse_ring(bad).expect_err(bad);
+        }
+    }
+
+    #[test]
     fn options_of_a_command_that_is_run_are_not_ours() {
         let cli = Cli::try_parse_from(["jeprobe", "run", "--lg-sample", "12", "--", "ls", "-v", "--strict"]);
         let Ok(Cli { global, command: Command::Run(run) }) = cli else { panic!("parses as run") };
         assert_eq!(run.command, ["ls", "-v", "--strict"]);
-        assert!(!global.verbose && !global.strict && run.lg_sample == 12);
+        assert!(!global.verbose && !global.strict && run.lg_sample == Some(12));
         Cli::try_parse_from(["jeprobe", "run", "--lg-sample", "64", "ls"]).expect_err("out of range");
     }
 }

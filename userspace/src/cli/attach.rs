@@ -7,12 +7,11 @@ use super::args::{AttachArgs, Mode, Stacks};
 use super::deliver;
 use super::outcome::Outcome;
 use super::term::Term;
-use super::unsampled::Unsampled;
 use super::{inprocess, probes};
 use crate::error::Error;
-use crate::probe::discover::DiscoverError;
 use crate::probe::privilege;
 use crate::remote::target::{self, Target};
+use crate::remote::unsampled::Unsampled;
 use crate::session::SessionError;
 
 pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
@@ -35,7 +34,7 @@ pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
     }
     let mut unsampled = Unsampled::default();
     unsampled.look_at(pid);
-    match probes::open(pid, args) {
+    match probes::open(pid, stacks(pid, args.stacks, term), args) {
         Ok(session) => probes::run(session, pid, unsampled, args, term),
         // What is wrong with the process is wrong in either mode; only the kernel's refusal leaves the other way.
         Err(SessionError::Attach(error)) if args.mode == Mode::Auto => {
@@ -49,12 +48,24 @@ pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
             term.warn(format_args!("no probes: {error}"));
             read_table(args, term)
         }
-        // Who may not read the mappings may not read the memory: opened again for the reason that this has here.
-        Err(SessionError::Discover(error @ DiscoverError::Maps { .. })) => {
+        // Who may not read the mappings may not read the memory: opened again for the reason that this has here. Who has no
+        // hooks mostly has no table: told in the words of the other commands.
+        Err(SessionError::Discover(error)) if error.is_plain() => {
             Err(Target::open(pid).err().map_or_else(|| error.into(), Into::into))
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Where stacks come from. The hooks of a process that unwinds its own stacks are reached through its unwinder, where the chain of
+/// frame pointers ends.
+fn stacks(pid: u32, wanted: Stacks, term: &mut Term) -> Stacks {
+    let unwinds = || Target::open(pid).and_then(|target| target.root()).is_ok_and(|root| root.prof_active != 0);
+    if wanted == Stacks::Kernel && unwinds() {
+        term.say("the process samples and unwinds by itself, which leaves the kernel nothing to walk: these stacks are its own");
+        return Stacks::Auto;
+    }
+    wanted
 }
 
 fn read_table(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {

@@ -14,7 +14,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use jeprobe_abi::drops::Reason;
 
 use super::args::OutputArgs;
 use super::flamegraph;
@@ -25,7 +24,7 @@ use super::results::{heap_name, is_same};
 use super::term::Term;
 use crate::error::Error;
 use crate::image::Cache;
-use crate::model::Profile;
+use crate::model::{Profile, is_lost};
 use crate::outfile;
 use crate::output::{self, Options, Selection};
 use crate::symbolize::{Sources, jit};
@@ -127,24 +126,4 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
     written?;
     let lossy = profile.losses().any(|(reason, _)| is_lost(reason));
     Ok(if lossy || failed { Outcome::Partial } else { Outcome::Complete })
-}
-
-/// True for losses that make the numbers wrong, as opposed to stacks shorter or frees older than one would like.
-pub fn is_lost(reason: Reason) -> bool {
-    match reason {
-        Reason::NoMemory
-        | Reason::RingFull
-        | Reason::MapFull
-        | Reason::BadArgs
-        | Reason::ContextUnread
-        | Reason::UnknownRecord => true,
-        // A few at thread ends and inside the recorder belong to its way of working; a torn entry is off by one sample.
-        Reason::Reentrant
-        | Reason::ThreadExiting
-        | Reason::NoStack
-        | Reason::TruncatedStack
-        | Reason::UnknownFree
-        | Reason::UserStackFault
-        | Reason::TornRead => false,
-    }
 }

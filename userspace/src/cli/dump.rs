@@ -7,9 +7,9 @@ use super::args::DumpArgs;
 use super::deliver::{self, Finished, Stdout};
 use super::outcome::Outcome;
 use super::term::Term;
-use super::unsampled::Unsampled;
 use crate::proc::exe;
 use crate::remote::target::Target;
+use crate::remote::unsampled::Unsampled;
 
 pub fn run(args: &DumpArgs, term: &mut Term) -> Result<Outcome> {
     let target = Target::open(args.pid)?;

@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use jeprobe_abi::drops::Reason;
 
-use super::deliver::is_lost;
 use super::outcome::Outcome;
 use super::probes;
 use super::term::Term;
 use crate::error::Error;
-use crate::model::Profile;
-use crate::units::counted;
+use crate::model::{Profile, is_lost};
+use crate::units::{SampleInterval, counted};
 use crate::{outfile, output};
 
 /// For processes that ended before they could be asked.
@@ -28,11 +27,16 @@ struct Row {
     pid: u32,
     name: String,
     inuse_bytes: f64,
-    alloc_bytes: f64,
+    /// `None` where only live samples are counted: by tables without `prof_accum`.
+    alloc_bytes: Option<f64>,
     samples: u64,
     lost: u64,
     state: &'static str,
+    notes: Vec<String>,
 }
+
+/// Processes whose notes are printed; all are in their files.
+const NOTED: usize = 5;
 
 /// What was collected of processes so far.
 pub struct Harvest {
@@ -66,10 +70,11 @@ impl Harvest {
             pid,
             name: name.to_owned(),
             inuse_bytes: sum.current.est.bytes,
-            alloc_bytes: sum.cumulative.est.bytes,
+            alloc_bytes: profile.has_cumulative().then_some(sum.cumulative.est.bytes),
             samples: sum.cumulative.raw.objects.max(sum.current.raw.objects),
             lost: profile.losses().filter(|&(reason, _)| is_lost(reason)).map(|(_, count)| count).sum(),
             state,
+            notes: profile.notes().to_vec(),
         });
         let image = self.images.entry(pid).or_default();
         *image += 1;
@@ -88,8 +93,14 @@ impl Harvest {
 
     /// The merged file and the table.
     pub fn finish(mut self, losses: &[u64], term: &mut Term) -> Result<Outcome> {
-        let Some(mut merged) = self.merged.take() else {
-            return Err(Error::NoSamples { processes: self.idle }.into());
+        let mut merged = match self.merged.take() {
+            Some(merged) => merged,
+            None if self.idle == 0 => return Err(Error::NobodyHasIt.into()),
+            None => {
+                let of = counted(self.idle, "process", "processes");
+                term.say(format_args!("no sample was taken in {of} with the allocator"));
+                Profile::new(SampleInterval(1 << 19))
+            }
         };
         probes::add_losses(&mut merged, losses);
         let path = self.merged_path();
@@ -98,6 +109,7 @@ impl Harvest {
         let lost: Vec<(Reason, u64)> = merged.losses().collect();
         let table = |out: &mut dyn Write| self.print(&lost, out);
         term.result(table)?;
+        self.tell_notes(term);
         written?;
         term.say(format_args!(
             "profiles written to {}, all of them together to {}",
@@ -106,6 +118,20 @@ impl Harvest {
         ));
         let lossy = lost.iter().any(|&(reason, _)| is_lost(reason));
         Ok(if lossy || self.failed > 0 { Outcome::Partial } else { Outcome::Complete })
+    }
+
+    /// What is to be known about the largest.
+    fn tell_notes(&self, term: &mut Term) {
+        let noted: Vec<&Row> = self.rows.iter().filter(|row| !row.notes.is_empty()).collect();
+        for row in noted.iter().take(NOTED) {
+            for note in &row.notes {
+                term.warn(format_args!("process {} ({}): {note}", row.pid, row.name));
+            }
+        }
+        if noted.len() > NOTED {
+            let more = counted((noted.len() - NOTED) as u64, "more process has", "more processes have");
+            term.say(format_args!("{more} such remarks in their files"));
+        }
     }
 
     fn print(&self, lost: &[(Reason, u64)], out: &mut dyn Write) -> io::Result<()> {
@@ -117,17 +143,22 @@ impl Harvest {
         for row in &self.rows {
             writeln!(
                 out,
-                "{:>8} {:<16} {:>12.1} {:>12.1} {:>9} {:>7}  {}",
+                "{:>8} {:<16} {:>12.1} {:>12} {:>9} {:>7}  {}",
                 row.pid,
                 row.name,
                 row.inuse_bytes / 1e6,
-                row.alloc_bytes / 1e6,
+                row.alloc_bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.1}", bytes / 1e6)),
                 row.samples,
                 row.lost,
                 row.state
             )?;
         }
-        writeln!(out, "alloc: live when the attach began, and allocated since")?;
+        if self.rows.iter().any(|row| row.alloc_bytes.is_some()) {
+            writeln!(out, "alloc: live when the attach began, and allocated since")?;
+        }
+        if self.rows.iter().any(|row| row.alloc_bytes.is_none()) {
+            writeln!(out, "-: not counted without probes, unless the process runs with prof_accum:true")?;
+        }
         if self.idle > 0 {
             writeln!(out, "and {} without a sample", counted(self.idle, "process", "processes"))?;
         }

@@ -19,13 +19,13 @@ use super::deliver::{self, Finished, Stdout};
 use super::outcome::Outcome;
 use super::probes;
 use super::term::Term;
-use super::unsampled::Unsampled;
 use crate::error::Error;
 use crate::outfile;
 use crate::proc::exe;
 use crate::remote::switch::Switch;
 use crate::remote::table::Reading;
 use crate::remote::target::Target;
+use crate::remote::unsampled::Unsampled;
 use crate::wait::{PidFd, Signals, ready};
 
 /// Shortest time between two readings; longer when a reading is slow, so that reading costs at most a twentieth.

@@ -25,7 +25,6 @@ pub mod system;
 pub mod tables;
 pub mod term;
 pub mod timeline;
-pub mod unsampled;
 pub mod web;
 
 use args::Command;

@@ -18,13 +18,13 @@ use super::args::{AttachArgs, Stacks};
 use super::deliver::{self, Finished, Stdout};
 use super::outcome::Outcome;
 use super::term::Term;
-use super::unsampled::Unsampled;
 use crate::error::Error;
 use crate::member::Member;
-use crate::model::Profile;
+use crate::model::{Profile, call_site};
 use crate::outfile;
 use crate::probe::attach::{self, AttachOptions};
 use crate::proc::{exe, pids};
+use crate::remote::unsampled::Unsampled;
 use crate::session::{Closed, Notice, Session, SessionError};
 use crate::track::pace::Way;
 use crate::units::counted;
@@ -34,20 +34,18 @@ use crate::wait::{PidFd, Signals, ready};
 const PUMP_EVERY: Duration = Duration::from_millis(100);
 /// How long a new program image may take to load the allocator after an exec.
 const EXEC_GRACE: Duration = Duration::from_secs(2);
-/// Bytes of the ring: a second of 100,000 samples.
-pub const RING_BYTES: u32 = 8 << 20;
-
-pub fn options(stacks: Stacks) -> AttachOptions {
+/// What the command line asks for; `every_event`: no table is read instead.
+pub fn options(stacks: Stacks, ring_bytes: u32, every_event: bool) -> AttachOptions {
     let stacks = match stacks {
         Stacks::Auto => attach::Stacks::Auto,
         Stacks::Ctx => attach::Stacks::Context,
         Stacks::Kernel => attach::Stacks::Kernel,
     };
-    AttachOptions { stacks, ring_bytes: RING_BYTES, ..AttachOptions::default() }
+    AttachOptions { stacks, ring_bytes, hushed: !every_event }
 }
 
-pub fn open(pid: u32, args: &AttachArgs) -> Result<Session, SessionError> {
-    Session::process(pid, AttachOptions { hushed: !args.every_event, ..options(args.stacks) })
+pub fn open(pid: u32, stacks: Stacks, args: &AttachArgs) -> Result<Session, SessionError> {
+    Session::process(pid, options(stacks, args.ring_size, args.every_event))
 }
 
 /// How it ended and what is left: a running process, or an image that is gone.
@@ -75,10 +73,10 @@ pub fn run(
     }
     if session.way(pid).is_some() {
         term.say(
-            "the process's profile table is read four times a second until samples are seldom enough to be probed each",
+            "the process's profile table is read ten times a second until samples are seldom enough to be probed each",
         );
     }
-    let sampling_before = match args.lg_sample {
+    let mut sampling_before = match args.lg_sample {
         Some(lg) => session.set_lg_sample(pid, lg)?,
         None => None,
     };
@@ -94,15 +92,19 @@ pub fn run(
     }
     let deadline = args.duration.map(|duration| Instant::now() + duration);
     let mut images = 0;
+    // The interval that a new image is still to be given: it may not have its table yet.
+    let mut unset = None;
     let end = loop {
         let now = Instant::now();
         if deadline.is_some_and(|deadline| now >= deadline) {
             break End::Running { early: false };
         }
-        let tick = deadline.map_or(PUMP_EVERY, |deadline| PUMP_EVERY.min(deadline - now));
+        let tick = session.next_reading().map_or(PUMP_EVERY, |due| PUMP_EVERY.min(due));
+        let tick = deadline.map_or(tick, |deadline| tick.min(deadline - now));
         let woken =
             ready(&[signals.as_fd(), pidfd.as_fd(), session.as_fd()], Some(tick)).map_err(system("wait for events"))?;
         tell(&session.pump(), term);
+        set_interval(&mut session, pid, &mut unset, &mut sampling_before);
         if woken[0] && signals.take().is_some() {
             break End::Running { early: true };
         }
@@ -116,6 +118,8 @@ pub fn run(
         }
         images += 1;
         unsampled = Unsampled::default();
+        (sampling_before, unset) = (None, args.lg_sample);
+        set_interval(&mut session, pid, &mut unset, &mut sampling_before);
         tell(&session.pump(), term);
         image_profile(&closed, args, images, term)?;
     };
@@ -147,6 +151,15 @@ pub fn run(
             session.stop();
             finish_gone(&closed, &session, args, term)
         }
+    }
+}
+
+/// Gives an image the interval that it is still to be given, once it has a table.
+fn set_interval(session: &mut Session, pid: u32, unset: &mut Option<u32>, before: &mut Option<u32>) {
+    if let Some(lg) = *unset
+        && let Ok(Some(found)) = session.set_lg_sample(pid, lg)
+    {
+        (*before, *unset) = (Some(found), None);
     }
 }
 
@@ -200,6 +213,9 @@ fn finish(
     term: &mut Term,
 ) -> Result<Outcome> {
     add_losses(&mut profile, &session.losses());
+    if args.stacks == Stacks::Kernel {
+        note_short_stacks(&mut profile);
+    }
     term.say(match way {
         Some(Way::Table) => "samples were read from the process's profile table",
         Some(Way::Probes) => "each sample was probed once they were seldom enough",
@@ -207,6 +223,24 @@ fn finish(
     });
     let finished = Finished { profile: &profile, written: None, root, stdout: Stdout::Ours };
     deliver::deliver(&finished, &args.output, profile.pid().unwrap_or(args.pid), term)
+}
+
+/// Says it when the kernel found no frame pointers to follow.
+pub fn note_short_stacks(profile: &mut Profile) {
+    let (mut all, mut short) = (0, 0);
+    for (_, frames, values) in profile.totals() {
+        let samples = values.current.raw.objects.max(values.cumulative.raw.objects);
+        let outside = frames.iter().enumerate().filter(|&(depth, &avma)| !profile.is_allocator(call_site(depth, avma)));
+        all += samples;
+        short += if outside.count() <= 1 { samples } else { 0 };
+    }
+    if short > all / 2 {
+        profile.add_note(format!(
+            "stacks of {short} of {} have one frame or none: the program is built without frame pointers; leave --stacks kernel out, or \
+             build it with -fno-omit-frame-pointer",
+            counted(all, "sample", "samples")
+        ));
+    }
 }
 
 pub fn warn_if_stopped(pid: u32, term: &mut Term) {
@@ -271,7 +305,7 @@ pub fn tell(notices: &[Notice], term: &mut Term) {
             }
             Notice::Exited { pid, name } => term.detail(format_args!("process {pid} ({name}) ended")),
             Notice::Hushed { pid, name } => term.say(format_args!(
-                "process {pid} ({name}) samples too often to be probed: from now on the profile table of each process is read, four times \
+                "process {pid} ({name}) samples too often to be probed: from now on the profile table of each process is read, ten times \
                  a second at most, and those that sample seldom are probed one by one"
             )),
             Notice::Way { pid, name, way, is_one_of_many: true } => term.detail(format_args!(
@@ -279,7 +313,7 @@ pub fn tell(notices: &[Notice], term: &mut Term) {
                 if *way == Way::Table { "its profile table is read" } else { "each sample and free is probed" }
             )),
             Notice::Way { pid, name, way: Way::Table, .. } => term.say(format_args!(
-                "process {pid} ({name}) samples too often to be probed: reading its profile table instead, four times a second"
+                "process {pid} ({name}) samples too often to be probed: reading its profile table instead, ten times a second"
             )),
             Notice::Way { pid, name, way: Way::Probes, .. } => {
                 term.say(format_args!("process {pid} ({name}) samples seldom enough: from now on each sample and free is probed"));

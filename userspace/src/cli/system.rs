@@ -18,8 +18,8 @@ use super::term::Term;
 use super::{probes, tables};
 use crate::error::Error;
 use crate::outfile;
-use crate::probe::attach::AttachOptions;
 use crate::probe::privilege;
+use crate::remote::unsampled::Unsampled;
 use crate::session::{Session, SessionError};
 use crate::units::counted;
 use crate::wait::{Signals, ready};
@@ -49,7 +49,7 @@ pub fn run(args: &SystemArgs, term: &mut Term) -> Result<Outcome> {
     if args.mode == Mode::Inprocess || !missing.is_empty() {
         return read_tables(args, &signals, harvest, term);
     }
-    let mut session = match Session::host(AttachOptions { hushed: !args.every_event, ..probes::options(args.stacks) }) {
+    let mut session = match Session::host(probes::options(args.stacks, args.ring_size, args.every_event)) {
         Ok(session) => session,
         Err(SessionError::Attach(error)) if args.mode == Mode::Auto => {
             let error = anyhow::Error::from(error);
@@ -69,15 +69,23 @@ pub fn run(args: &SystemArgs, term: &mut Term) -> Result<Outcome> {
     if args.duration.is_none() {
         term.say("end with Ctrl-C");
     }
+    // Those that start later are sampled from their first block on.
+    let mut unsampled: BTreeMap<u32, Unsampled> =
+        session.members().map(|member| (member.pid, Unsampled::default())).collect();
+    look(&mut unsampled);
     let mut rates = Rates { lg: args.lg_sample, before: BTreeMap::new() };
     rates.set(&mut session);
-    watch(&mut session, &signals, args.duration, &mut rates, &mut harvest, term)?;
+    watch(&mut session, &signals, args.duration, (&mut rates, &mut unsampled), &mut harvest, term)?;
+    look(&mut unsampled);
     rates.restore(&mut session);
     probes::tell(&session.stop(), term);
-    take_closed(&mut session, &mut harvest, term);
+    take_closed(&mut session, (&mut rates, &mut unsampled), &mut harvest, term);
     for member in session.members() {
         let profile = session.profile(member.pid).map(|mut profile| {
             probes::describe(&mut profile, member);
+            if let Some(unsampled) = unsampled.get(&member.pid) {
+                unsampled.tell(&mut profile);
+            }
             profile
         });
         harvest.add(&member.name, member.pid, profile, "running", term);
@@ -88,36 +96,65 @@ pub fn run(args: &SystemArgs, term: &mut Term) -> Result<Outcome> {
 /// The sampling interval of every process, while it is observed.
 struct Rates {
     lg: Option<u32>,
-    /// By pid; `None` where it could not be set: a process without a table, or one that has just ended.
-    before: BTreeMap<u32, Option<u32>>,
+    before: BTreeMap<u32, Rate>,
 }
 
+/// Of one process.
+#[derive(Clone, Copy, Default)]
+struct Rate {
+    /// `None` where it could not be set.
+    before: Option<u32>,
+    tries: u32,
+}
+
+/// A process that has just started gets its table within this many looks; others have none.
+const RATE_TRIES: u32 = 3;
+
 impl Rates {
+    /// Another image runs in the process, with an interval of its own.
+    fn forget(&mut self, pid: u32) {
+        self.before.remove(&pid);
+    }
+
     /// Sets it in the processes that are new.
     fn set(&mut self, session: &mut Session) {
         let Some(lg) = self.lg else { return };
         self.before.retain(|pid, _| session.member(*pid).is_some());
         let pids: Vec<u32> = session.members().map(|member| member.pid).collect();
         for pid in pids {
-            self.before.entry(pid).or_insert_with(|| session.set_lg_sample(pid, lg).ok().flatten());
+            let rate = self.before.entry(pid).or_default();
+            if rate.before.is_none() && rate.tries < RATE_TRIES {
+                rate.tries += 1;
+                rate.before = session.set_lg_sample(pid, lg).ok().flatten();
+            }
         }
     }
 
     fn restore(&self, session: &mut Session) {
-        for (&pid, before) in &self.before {
-            if let Some(before) = before {
+        for (&pid, rate) in &self.before {
+            if let Some(before) = rate.before {
                 // Fails only when the process ended in this moment: there is nothing to put back then.
-                let _gone = session.set_lg_sample(pid, *before);
+                let _gone = session.set_lg_sample(pid, before);
             }
         }
     }
 }
 
+/// Reads the tables.
+fn look(unsampled: &mut BTreeMap<u32, Unsampled>) {
+    for (&pid, unsampled) in unsampled {
+        unsampled.look_at(pid);
+    }
+}
+
+/// What is known of processes besides their samples.
+type Known<'k> = (&'k mut Rates, &'k mut BTreeMap<u32, Unsampled>);
+
 fn watch(
     session: &mut Session,
     signals: &Signals,
     duration: Option<Duration>,
-    rates: &mut Rates,
+    (rates, unsampled): Known<'_>,
     harvest: &mut Harvest,
     term: &mut Term,
 ) -> Result<()> {
@@ -138,7 +175,7 @@ fn watch(
         let woken = ready(&[signals.as_fd(), session.as_fd()], Some(tick))
             .map_err(|source| Error::System { what: "wait for events", source })?;
         probes::tell(&session.pump(), term);
-        take_closed(session, harvest, term);
+        take_closed(session, (rates, unsampled), harvest, term);
         if woken[0] && signals.take().is_some() {
             term.say("ended early");
             return Ok(());
@@ -154,11 +191,16 @@ fn read_tables(args: &SystemArgs, signals: &Signals, harvest: Harvest, term: &mu
 }
 
 /// Takes the images that are gone.
-fn take_closed(session: &mut Session, harvest: &mut Harvest, term: &mut Term) {
+fn take_closed(session: &mut Session, (rates, unsampled): Known<'_>, harvest: &mut Harvest, term: &mut Term) {
     for closed in session.take_closed() {
+        rates.forget(closed.member.pid);
+        let unsampled = unsampled.remove(&closed.member.pid);
         let profile = closed.image.is_some().then(|| {
             let mut profile = closed.profile();
             probes::describe(&mut profile, &closed.member);
+            if let Some(unsampled) = &unsampled {
+                unsampled.tell(&mut profile);
+            }
             profile
         });
         let state = if closed.by_exec { "replaced by exec" } else { "ended" };

@@ -16,12 +16,12 @@ use super::args::SystemArgs;
 use super::harvest::Harvest;
 use super::outcome::Outcome;
 use super::term::Term;
-use super::unsampled::Unsampled;
 use crate::error::Error;
 use crate::model::Profile;
 use crate::proc::pids;
 use crate::remote::switch::Switch;
 use crate::remote::target::Target;
+use crate::remote::unsampled::Unsampled;
 use crate::units::counted;
 use crate::wait::{PidFd, Signals, ready};
 

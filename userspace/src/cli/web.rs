@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
@@ -31,11 +32,17 @@ pub fn run(args: &WebArgs, term: &mut Term) -> Result<Outcome> {
         None => (profiles(args, term)?, None),
     };
     let app = Arc::new(app);
+    let failed = |source| Error::System { what: "start the server", source };
+    // One thread for answers stays for good: where no more can be started, requests wait for it.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .thread_keep_alive(Duration::MAX)
         .build()
-        .map_err(|source| Error::System { what: "start the server", source })?;
+        .map_err(failed)?;
+    // The runtime does not survive that its first one cannot start.
+    let _can_start = thread::Builder::new().spawn(|| ()).map_err(failed)?.join();
     runtime.block_on(async {
+        let _first = tokio::task::spawn_blocking(|| ()).await;
         let server = Server::bind(args.port).await.map_err(|source| Error::Port { port: args.port, source })?;
         let url = server.url();
         term.result(|out| writeln!(out, "{url}"))?;
@@ -48,8 +55,10 @@ pub fn run(args: &WebArgs, term: &mut Term) -> Result<Outcome> {
         let reader = live.map(|live| {
             let app = app.clone();
             let mut term = term.clone();
-            thread::spawn(move || live.watch(&app, &stop, |line| term.warn(line)))
+            let started = thread::Builder::new().spawn(move || live.watch(&app, &stop, |line| term.warn(line)));
+            started.map_err(|source| Error::System { what: "start a thread that reads the process", source })
         });
+        let reader = reader.transpose()?;
         let end = ended().map_err(|source| Error::System { what: "receive signals", source })?;
         server.serve(app, end).await;
         drop(alive);
@@ -138,7 +147,7 @@ fn open(url: &str, term: &mut Term) {
         Command::new("xdg-open").arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     match quiet {
         // It ends at once; its status is collected so that no zombie stays.
-        Ok(mut child) => drop(thread::spawn(move || child.wait())),
+        Ok(mut child) => drop(thread::Builder::new().spawn(move || child.wait())),
         Err(error) => term.detail(format_args!("cannot run xdg-open: {error}")),
     }
 }

@@ -248,7 +248,9 @@ impl Image {
         let (elf, routines) = (&*self.elf, &self.routines);
         let frames: Vec<Vec<SourceFrame>> = thread::scope(|scope| {
             if builds_routines {
-                scope.spawn(|| routines.get_or_init(|| Routines::build(elf)).prepare(elf));
+                // Made below, where no thread is to be had.
+                let _later = thread::Builder::new()
+                    .spawn_scoped(scope, || routines.get_or_init(|| Routines::build(elf)).prepare(elf));
             }
             self.find_places(rest, &mut known);
             let of_place =

@@ -166,7 +166,8 @@ pub(crate) fn in_order<S, T: Send, E>(
         let _closes = Closes(&queue);
         for number in 1..threads {
             let (queue, state, parse) = (&queue, &state, &parse);
-            scope.spawn(move || work(queue, state(number), parse));
+            // With fewer threads this one does more.
+            let _fewer = thread::Builder::new().spawn_scoped(scope, move || work(queue, state(number), parse));
         }
         let mut ahead: VecDeque<Arc<Slot<T>>> = VecDeque::new();
         let mut spare: Vec<Vec<u8>> = Vec::new();

@@ -148,7 +148,12 @@ pub fn fetch_all(names: &[OsString], program: &str, time: u64, options: &Options
             if plan.kind.is_none() {
                 let _ = is_remote(name);
             } else {
-                running.push(scope.spawn(move || fetch(name, program, time, options, false)));
+                match thread::Builder::new().spawn_scoped(scope, move || fetch(name, program, time, options, false)) {
+                    Ok(thread) => running.push(thread),
+                    Err(error) => {
+                        results.push(Err(Stop::error(format!("cannot start a thread that fetches: {error}\n"))));
+                    }
+                }
             }
         }
         for thread in running {

@@ -5,6 +5,7 @@
 //! - `names`: what a profile itself says of its addresses and numbers.
 //! - `recent`: what is known of addresses that were met lately.
 //! - `interner`: every distinct stack once.
+//! - `losses`: which losses make a result wrong.
 //! - `profile`: stacks with values, threads, losses, notes.
 //! - `basis`: what the estimates of a profile rest on.
 //!
@@ -13,6 +14,7 @@
 
 mod basis;
 mod interner;
+mod losses;
 mod mapping;
 mod names;
 mod profile;
@@ -20,6 +22,7 @@ mod recent;
 mod stack;
 
 pub use interner::Interner;
+pub use losses::is_lost;
 pub use mapping::{Mapping, Mappings, Relocation, build_id_of_text};
 pub use names::{Kind, Measure, Named, jit_name, printable};
 pub use profile::{MADE_UP, Profile, Share, Thread, Values};

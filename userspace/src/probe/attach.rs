@@ -545,11 +545,12 @@ impl Drop for Attachment {
     }
 }
 
-/// Each waits for the kernel to be done with it: all at once.
+/// Each waits for the kernel to be done with it: all at once, as far as threads can be had.
 fn let_go(probes: Vec<Probe>) {
     std::thread::scope(|scope| {
         for probe in probes {
-            scope.spawn(|| drop(probe));
+            // What a thread that does not start was to drop is dropped here.
+            let _done_here = std::thread::Builder::new().spawn_scoped(scope, || drop(probe));
         }
     });
 }

@@ -103,6 +103,15 @@ pub enum DiscoverError {
 }
 
 impl DiscoverError {
+    /// There is no more to say of it than that the process cannot be reached, or is an ordinary one without the library.
+    pub fn is_plain(&self) -> bool {
+        match self {
+            DiscoverError::NoProcess { .. } => false,
+            DiscoverError::Maps { .. } => true,
+            DiscoverError::NoHooks { looked_at, refused, .. } => *looked_at > 0 && refused.is_empty(),
+        }
+    }
+
     pub fn hint(&self) -> Option<String> {
         match self {
             DiscoverError::NoProcess { .. } => Some("list candidates with: pgrep -a NAME".into()),

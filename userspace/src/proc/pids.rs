@@ -24,6 +24,8 @@ pub struct Status {
     pub ns_tgids: Vec<u32>,
     /// 0 for kernel threads and zombies.
     pub rss_bytes: u64,
+    /// Memory that is no file's, swapped out or not; 0 for the same.
+    pub anonymous_bytes: u64,
 }
 
 /// Parses `/proc/PID/status`; `None` when it names no process.
@@ -45,6 +47,10 @@ pub fn parse_status(bytes: &[u8]) -> Option<Status> {
             "CapEff" => status.capabilities = u64::from_str_radix(first, 16).ok()?,
             "NStgid" => status.ns_tgids = value.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
             "VmRSS" => status.rss_bytes = first.parse::<u64>().ok()?.checked_mul(1024)?,
+            "RssAnon" | "VmSwap" => {
+                let bytes = first.parse::<u64>().ok()?.checked_mul(1024)?;
+                status.anonymous_bytes = status.anonymous_bytes.checked_add(bytes)?;
+            }
             _ => {}
         }
     }

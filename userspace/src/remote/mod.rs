@@ -6,3 +6,4 @@ pub mod memory;
 pub mod switch;
 pub mod table;
 pub mod target;
+pub mod unsampled;

@@ -26,6 +26,8 @@ pub struct Reading {
     pub root: Root,
     /// Without mappings, process and notes: those are the caller's to add.
     pub profile: Profile,
+    /// Memory of the process that is no file's, as of this moment; 0 when unknown.
+    pub anonymous_bytes: u64,
 }
 
 /// Reads the whole table at `root`.
@@ -82,7 +84,7 @@ pub fn read(memory: &impl RemoteMemory, root: u64) -> Result<Reading, TableError
     if root.text_start < root.text_end {
         profile.add_allocator_text(root.text_start..root.text_end);
     }
-    Ok(Reading { root, profile })
+    Ok(Reading { root, profile, anonymous_bytes: 0 })
 }
 
 /// Share of the estimate that the interval in force may leave unexplained before each sample is asked for its own.

@@ -94,6 +94,7 @@ impl Target {
             }
         }
         reading.profile.set_process(self.pid, program(self.pid));
+        reading.anonymous_bytes = pids::status(pids::living_task(self.pid)).map_or(0, |status| status.anonymous_bytes);
         Ok(reading)
     }
 

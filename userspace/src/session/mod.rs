@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jeprobe_abi::drops::DROP_REASONS;
 use jeprobe_abi::event::STACK_IN_PROCESS;
@@ -219,6 +220,12 @@ impl Session {
     /// How the samples of a process are collected now; `None` when that never changes.
     pub fn way(&self, pid: u32) -> Option<Way> {
         self.paces.get(&pid).map(|adaptive| adaptive.pace.way())
+    }
+
+    /// Time until the next table is to be read; `None` when none is.
+    pub fn next_reading(&self) -> Option<Duration> {
+        let due_ns = self.paces.values().filter_map(|adaptive| adaptive.pace.next_reading_ns()).min()?;
+        Some(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns())))
     }
 
     /// Images that are gone since the last call.

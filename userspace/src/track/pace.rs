@@ -24,7 +24,7 @@ const FEW_PER_S: u64 = 200;
 const CALM_NS: u64 = 2_000_000_000;
 const MOST_CALM_NS: u64 = 600_000_000_000;
 /// Shortest time between two readings.
-const READ_EVERY_NS: u64 = 250_000_000;
+const READ_EVERY_NS: u64 = 100_000_000;
 /// Longer when readings are slow: they take at most this part of the loader's time.
 const READ_SHARE: u64 = 25;
 
@@ -110,7 +110,9 @@ impl Pace {
     pub fn is_calm(&mut self, total: u64, began_ns: u64, ended_ns: u64) -> bool {
         let events = u128::from(total.saturating_sub(self.total)) * 1_000_000_000;
         let passed_ns = u128::from(began_ns.saturating_sub(self.counted_ns));
-        if events > passed_ns * u128::from(FEW_PER_S) {
+        // A few at once between two readings are no rate.
+        let few = (passed_ns * u128::from(FEW_PER_S)).max(u128::from(FEW_PER_S / 4) * 1_000_000_000);
+        if events > few {
             self.calm_since_ns = began_ns;
         }
         (self.total, self.counted_ns) = (total, began_ns);

@@ -21,6 +21,7 @@ use crate::proc::exe;
 use crate::proc::pids;
 use crate::remote::switch::Switch;
 use crate::remote::target::Target;
+use crate::remote::unsampled::Unsampled;
 use crate::symbolize::{Sources, jit, resolve};
 use crate::wait::PidFd;
 
@@ -34,6 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub struct Live {
     target: Target,
     switch: Switch,
+    unsampled: Unsampled,
     sources: Sources,
     began: Instant,
     readings: u64,
@@ -43,10 +45,12 @@ impl Live {
     /// Opens the process and switches its sampling on.
     pub fn open(pid: u32) -> Result<Live, Error> {
         let target = Target::open(pid)?;
+        let mut unsampled = Unsampled::default();
+        unsampled.look(&target.read()?);
         let switch = Switch::on(&target, None)?;
         let root = exe::root_of(target.pid);
         let sources = Sources { root: Some(root), ..Sources::default() };
-        Ok(Live { target, switch, sources, began: Instant::now(), readings: 0 })
+        Ok(Live { target, switch, unsampled, sources, began: Instant::now(), readings: 0 })
     }
 
     pub fn pid(&self) -> u32 {
@@ -66,7 +70,9 @@ impl Live {
     pub fn read(&mut self, app: &App) -> Result<(), Error> {
         let reading = self.target.read()?;
         self.switch.keep_on(reading.root.prof_active)?;
+        self.unsampled.look(&reading);
         let mut profile = reading.profile;
+        self.unsampled.tell(&mut profile);
         jit::add_names(&mut profile, self.target.pid, self.sources.root.as_deref());
         let mut symbols = resolve(&profile, &self.sources);
         for (&site, names) in profile.names() {

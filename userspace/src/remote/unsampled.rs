@@ -13,17 +13,24 @@
 //!
 //! The first reading is made before sampling is switched on. A gap beyond two standard errors and one percent of L is
 //! told, as of its moment: it can only shrink afterwards, while a later gap below it shows that it did.
+//!
+//! A process that allocates little while it is watched reaches no sample point, and L stays what it was, even 0. Then all that
+//! is known is a bound: A − E, with A the memory of the process that is no file's, as the kernel counts it now. It is told
+//! where L is old, which shows by A being larger than what the allocator said to have then.
 #![forbid(unsafe_code)]
 
-use super::deliver::is_lost;
-use crate::model::Profile;
-use crate::remote::table::Reading;
-use crate::remote::target::Target;
+use super::table::Reading;
+use super::target::Target;
+use crate::model::{Profile, is_lost};
+
+const FROM_THE_START: &str = "a program that is started with MALLOC_CONF=prof:true samples from the start";
 
 /// What the readings of one table showed so far.
 #[derive(Debug, Default)]
 pub struct Unsampled {
     last: Option<Seen>,
+    /// Sampling was off at the first reading.
+    was_off: bool,
     found: Option<Gap>,
     /// Longest interval seen: distances drawn at it are used up before a shorter one takes effect.
     interval: f64,
@@ -37,7 +44,13 @@ struct Seen {
     error: f64,
     frees: u64,
     epoch: u32,
+    /// Memory that is no file's: by the kernel now, and of the allocator when `live` was.
+    anonymous: u64,
+    resident: u64,
 }
+
+/// What stacks of threads, relocated data and the like take of a process's memory, beside the allocator's.
+const BESIDES: f64 = 8.0 * 1024.0 * 1024.0;
 
 /// Live bytes at one moment, and those of them that no sample stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,6 +68,9 @@ impl Unsampled {
             self.found = None;
             return;
         }
+        if self.last.is_none() {
+            self.was_off = reading.root.prof_active == 0;
+        }
         let basis = profile.basis(false);
         self.interval = self.interval.max(basis.coarsest.0 as f64);
         self.add(Seen {
@@ -64,6 +80,8 @@ impl Unsampled {
             error: basis.variance.sqrt().max(self.interval),
             frees: reading.root.frees,
             epoch: reading.root.epoch,
+            anonymous: reading.anonymous_bytes,
+            resident: reading.root.resident_bytes,
         });
     }
 
@@ -97,13 +115,30 @@ impl Unsampled {
         }
     }
 
+    /// The bound, where the gauge is too old to tell more.
+    fn bound(&self) -> Option<Gap> {
+        let seen = self.last.filter(|_| self.was_off)?;
+        let live = seen.anonymous as f64;
+        let missing = live - seen.estimate;
+        let is_old = live > 1.1 * seen.resident as f64 + BESIDES;
+        (is_old && missing > (2.0 * seen.error).max(live / 10.0)).then_some(Gap { missing, live })
+    }
+
     /// Lower case, no trailing stop.
     fn line(&self) -> Option<String> {
-        let Gap { missing, live } = self.found?;
         let megabytes = |bytes: f64| bytes / f64::from(1 << 20);
+        if let Some(Gap { missing, live }) = self.bound() {
+            return Some(format!(
+                "up to {:.1} MB of the {:.1} MB that the process has beside its files were allocated while sampling was off, so never \
+                 sampled, or are no heap: they have no stack here; {FROM_THE_START}",
+                megabytes(missing),
+                megabytes(live)
+            ));
+        }
+        let Gap { missing, live } = self.found?;
         Some(format!(
             "about {:.1} MB of {:.1} MB live at one time had been allocated while sampling was off, so never sampled: what is \
-             left of them has no stack here",
+             left of them has no stack here; {FROM_THE_START}",
             megabytes(missing),
             megabytes(live)
         ))
@@ -119,7 +154,7 @@ mod tests {
     /// R = 1 MB; E of 4 MB or more has an error of √(E·R).
     fn seen(live: u64, estimate: u64, frees: u64) -> Seen {
         let error = ((estimate.max(MB) * MB) as f64).sqrt();
-        Seen { live, estimate: estimate as f64, error, frees, epoch: 0 }
+        Seen { live, estimate: estimate as f64, error, frees, epoch: 0, anonymous: live, resident: live }
     }
 
     /// Missing MB after these readings.
@@ -177,6 +212,28 @@ mod tests {
         let reset = |live, estimate| Seen { epoch: 1, ..seen(live, estimate, 0) };
         assert_eq!(after(&[reset(60 * MB, 0)]), None);
         assert_eq!(after(&[seen(60 * MB, 60 * MB, 0), reset(61 * MB, 0)]), None);
+    }
+
+    /// It holds memory from before and does next to nothing since: the gauge is of no time or of an old one.
+    #[test]
+    fn an_old_gauge_leaves_a_bound() {
+        let idle = |live, estimate, anonymous| Unsampled {
+            was_off: true,
+            last: Some(Seen { anonymous, ..seen(live, estimate, 0) }),
+            ..Unsampled::default()
+        };
+        let missing = |unsampled: Unsampled| unsampled.bound().map(|gap| gap.missing as u64 / MB);
+        assert_eq!(missing(idle(0, 0, 103 * MB)), Some(103));
+        assert_eq!(missing(idle(62 * MB, 0, 103 * MB)), Some(103));
+        assert_eq!(missing(idle(62 * MB, 30 * MB, 103 * MB)), Some(73));
+        // Young enough, or nothing much.
+        assert_eq!(missing(idle(100 * MB, 0, 103 * MB)), None);
+        assert_eq!(missing(idle(0, 0, 4 * MB)), None);
+        // All that the process has is sampled, and what the allocator keeps is not held by anyone.
+        assert_eq!(missing(idle(10 * MB, 95 * MB, 103 * MB)), None);
+        assert_eq!(missing(Unsampled { was_off: false, ..idle(0, 0, 103 * MB) }), None);
+        let line = Unsampled { found: Some(super::Gap { missing: 1.0, live: 1.0 }), ..idle(0, 0, 103 * MB) }.line();
+        assert!(line.is_some_and(|line| line.starts_with("up to 103.0 MB of the 103.0 MB")), "the bound comes first");
     }
 
     #[test]
