@@ -43,6 +43,9 @@ const SPARE_MAX_BYTES: usize = 8 << 20;
 /// brings them in, so that an owner that sleeps does not hold the memory.
 const WAITING_MAX_BYTES: usize = 256 << 10;
 
+/// Blocks of a remote list that are brought in together.
+const DRAINED: usize = 64;
+
 /// Where slabs come from and go to.
 pub(crate) trait SlabSource {
     /// A fresh slab of the class, all regions free, in the page map.
@@ -183,22 +186,59 @@ impl Bin {
         let mut inner = self.inner.lock();
         self.drain(&mut inner, source);
         inner.stats.flushes += 1;
+        let mut foreign = 0;
+        self.put_all(
+            &mut inner,
+            source,
+            blocks,
+            |block| self.own(block),
+            |rest| {
+                let (read, moved) = self.move_run(blocks.get(foreign..).unwrap_or(&[]), rest);
+                foreign += moved;
+                read
+            },
+        );
+        foreign
+    }
+
+    /// Moves those at the head of `from` that lie in one slab, of another arena, to the front of `to`, which is `from` or lies
+    /// before it. How many were read, one at least, and how many of these moved: a block without a slab is reported.
+    #[inline(never)]
+    fn move_run(&self, to: &[AtomicPtr<u8>], from: &[AtomicPtr<u8>]) -> (usize, usize) {
+        let first = from.first().map_or(core::ptr::null_mut(), |slot| slot.load(Ordering::Relaxed));
+        let Some(slab) = extent_of(self.class, first) else { return (1, 0) };
+        let mut run = 0;
+        for (place, slot) in to.iter().zip(from) {
+            let block = slot.load(Ordering::Relaxed);
+            if !slab::spans(slab, &self.shape, block) {
+                break;
+            }
+            place.store(block, Ordering::Relaxed);
+            run += 1;
+        }
+        (run.max(1), run)
+    }
+
+    /// Frees `blocks`, of which `slab_of` tells the slab if it is one of this bin; `other` is given those from the first one on of
+    /// which it does not, and says how many of them, one at least, it has dealt with.
+    #[inline(always)]
+    fn put_all(
+        &self,
+        inner: &mut Inner,
+        source: &impl SlabSource,
+        blocks: &[AtomicPtr<u8>],
+        slab_of: impl Fn(*mut u8) -> Option<&'static Extent>,
+        mut other: impl FnMut(&[AtomicPtr<u8>]) -> usize,
+    ) {
         let shape = self.shape;
         let region_bytes = shape.region_bytes();
-        let (mut foreign, mut all_freed) = (0, 0);
+        let mut all_freed = 0;
         let mut rest = blocks;
         while let Some((first, behind)) = rest.split_first() {
             // Relaxed, here and below: the array is the calling thread's.
             let block = first.load(Ordering::Relaxed);
-            let Some(slab) = self.own(block) else {
-                if extent_of(self.class, block).is_some()
-                    && let Some(place) = blocks.get(foreign)
-                {
-                    // What lies in front was read already.
-                    place.store(block, Ordering::Relaxed);
-                    foreign += 1;
-                }
-                rest = behind;
+            let Some(slab) = slab_of(block) else {
+                rest = rest.get(other(rest)..).unwrap_or(&[]);
                 continue;
             };
             if slab::put_alone(slab, &shape, region_bytes, rest) {
@@ -207,7 +247,7 @@ impl Bin {
                 all_freed += 1;
                 rest = behind;
                 if nfree == 1 || nfree == shape.nregs {
-                    self.place(&mut inner, source, slab, nfree - 1);
+                    self.place(inner, source, slab, nfree - 1);
                 }
                 continue;
             }
@@ -217,7 +257,7 @@ impl Bin {
             let before = slab.nfree();
             slab.set_nfree(before + freed as u32);
             if before == 0 || before + freed as u32 == shape.nregs {
-                self.place(&mut inner, source, slab, before);
+                self.place(inner, source, slab, before);
             }
             if (misuse.is_some() || freed == 0)
                 && let Some((wrong, behind)) = rest.split_first()
@@ -229,7 +269,6 @@ impl Bin {
         }
         inner.stats.frees += all_freed;
         inner.stats.live = inner.stats.live.wrapping_sub(all_freed);
-        foreign
     }
 
     /// The slab of a block that caches hold, if it is one of this bin.
@@ -370,35 +409,37 @@ impl Bin {
 
     #[cold]
     fn drain_slow(&self, inner: &mut Inner, source: &impl SlabSource) {
-        // Neighbours in a chain often lie in one slab: its place is looked up and changed once for a run of them.
-        let mut run: Option<(&'static Extent, u32)> = None;
         self.inbox.waiting.store(0, Ordering::Relaxed);
         inner.stats.flushes += 1;
-        self.inbox.remote.drain(|block| {
-            let slab = match run {
-                Some((slab, _)) if slab::spans(slab, &self.shape, block) => slab,
-                _ => {
-                    if let Some((slab, freed)) = run.take() {
-                        self.settle(inner, source, slab, freed);
-                    }
-                    match self.slab_of(block) {
-                        Some(slab) => slab,
-                        None => return report(BlockPtr(block), SlabMisuse::NotABlock),
-                    }
-                }
-            };
-            let freed = run.map_or(0, |(_, freed)| freed);
-            run = match slab::put(slab, &self.shape, BlockPtr(block)) {
-                Ok(()) => Some((slab, freed + 1)),
-                Err(misuse) => {
-                    report(BlockPtr(block), misuse);
-                    Some((slab, freed))
-                }
-            };
+        // Those that come together often lie in one slab.
+        let places: [AtomicPtr<u8>; DRAINED] = core::array::from_fn(|_| AtomicPtr::default());
+        let mut len = 0;
+        self.inbox.remote.drain(self.shape.size as usize, |block| {
+            if let Some(place) = places.get(len) {
+                place.store(block, Ordering::Relaxed);
+            }
+            len += 1;
+            if len == DRAINED {
+                self.put_drained(inner, source, &places);
+                len = 0;
+            }
         });
-        if let Some((slab, freed)) = run {
-            self.settle(inner, source, slab, freed);
-        }
+        self.put_drained(inner, source, places.get(..len).unwrap_or(&[]));
+    }
+
+    fn put_drained(&self, inner: &mut Inner, source: &impl SlabSource, blocks: &[AtomicPtr<u8>]) {
+        self.put_all(
+            inner,
+            source,
+            blocks,
+            |block| self.slab_of(block),
+            |rest| {
+                if let Some(wrong) = rest.first() {
+                    report(BlockPtr(wrong.load(Ordering::Relaxed)), SlabMisuse::NotABlock);
+                }
+                1
+            },
+        );
     }
 
     /// The slab of this bin that `block` lies in: what a link in a freed block says is checked before it is used.

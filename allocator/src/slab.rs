@@ -41,15 +41,18 @@ pub(crate) fn take(extent: &Extent, shape: &SlabShape, places: &[AtomicPtr<u8>])
     let root = extent.addr();
     let size = shape.size as usize;
     let mut rest = places;
-    let taken = extent.free.take(places.len(), |first, bits, count| {
+    // No more than there are, so that the words behind the last of them are not looked at.
+    let want = places.len().min(extent.nfree() as usize);
+    let taken = extent.free.take(want, |first, bits, count| {
         let (left, here) = rest.split_at(rest.len() - count.min(rest.len()));
         let mut block = ptr::forward(root, first * size);
         if regions::fill(block, shape.size, bits, rest) {
             rest = left;
             return;
         }
-        // Relaxed, in both: the array is the calling thread's. No test of a bit, which would be guessed wrong too often.
-        if bits == u64::MAX {
+        // Relaxed, in both: the array is the calling thread's. No test of a bit, which would be guessed wrong too often; but
+        // of a slab with few regions often all are free.
+        if bits & bits.wrapping_add(1) == 0 {
             for place in here.iter().rev() {
                 place.store(block, Ordering::Relaxed);
                 block = ptr::forward(block, size);
@@ -95,6 +98,7 @@ pub(crate) fn put_alone(extent: &Extent, shape: &SlabShape, region_bytes: usize,
 /// Frees the region of the first of `blocks`, which lies in the slab, and of those behind it as far as they lie there too, come
 /// in numbers and nothing is wrong with them; how many that were, and what is wrong with the next one. The caller adds them to
 /// `nfree`.
+#[inline(always)]
 pub(crate) fn put_run(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> (usize, Option<SlabMisuse>) {
     match put_by_four(extent, shape, blocks) {
         0 => put_each(extent, shape, blocks),

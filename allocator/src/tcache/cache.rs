@@ -394,7 +394,7 @@ fn flush_small(class: usize, blocks: &[AtomicPtr<u8>], arena: &Arena) {
     let shape = slab_shape(class);
     while let Some(first) = rest.first() {
         let ind = extent_of(class, first.load(Ordering::Relaxed)).map(Extent::arena);
-        let mut chain = Chain::new();
+        let mut chain = Chain::new(shape.size as usize);
         let mut left = 0;
         // Neighbours often lie in one slab: it is looked up once for a run of them.
         let mut last: Option<&'static Extent> = None;
