@@ -14,6 +14,7 @@
 use crate::arenas;
 use crate::background;
 use crate::conf;
+use crate::diag::Line;
 use crate::fork;
 use crate::prim::{AtomicBool, Ordering};
 use crate::prof;
@@ -53,8 +54,10 @@ fn late() {
     }
     prof::boot(conf::options());
     fork::install();
-    if conf::options().background_thread {
-        background::start();
+    if conf::options().background_thread && !background::start() {
+        Line::new()
+            .text("no background thread: the system starts no more threads; memory is given back by others")
+            .send();
     }
 }
 

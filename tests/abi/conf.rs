@@ -32,6 +32,36 @@ fn values_are_taken_and_nothing_is_said() {
     assert_eq!(ended.stderr, "");
 }
 
+/// The program goes on without it, and it is said.
+#[test]
+fn a_background_thread_that_cannot_start() {
+    if flavour() != Flavour::Jeprobe {
+        skip!("others have words of their own");
+    }
+    if !privilege::is_root() {
+        skip!("needs root to become a user whose threads are counted");
+    }
+    let dir = TempDir::new("limit");
+    let library = artefact::library().expect("the library under test");
+    for (from, to) in [(library, "lib.so"), (options(), "options")] {
+        let _ = Run::new("cp").arg(from).arg(dir.join(to)).finish().ok();
+    }
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("our own directory");
+    let script = "LD_PRELOAD=./lib.so MALLOC_CONF=background_thread:true exec ./options background_thread:b";
+    for (processes, is_on) in [("1", "false"), ("100", "true")] {
+        let ended = Run::new("setpriv")
+            .args(["--reuid=65531", "--regid=65531", "--clear-groups", "prlimit"])
+            .arg(format!("--nproc={processes}"))
+            .args(["sh", "-c", script])
+            .dir(dir.path())
+            .finish()
+            .ok();
+        ended.facts().check(&[is("background_thread", is_on)]);
+        assert_eq!(ended.stderr.contains("no background thread"), is_on == "false", "{ended}");
+    }
+}
+
 /// No configuration, no word.
 #[test]
 fn without_configuration_nothing_is_said() {

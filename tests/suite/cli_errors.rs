@@ -167,6 +167,14 @@ fn results_that_cannot_be_written() {
             "hint: that is a directory; name a file in it with -o",
         ],
     );
+    says(
+        &jeprobe(&["run", "--flamegraph", "-", "--", "true"]),
+        1,
+        &[
+            "jeprobe: error: the flame graph needs a file of its own",
+            "hint: name it: --flamegraph FILE.svg; to draw to standard output: jeprobe flamegraph FILE.heap",
+        ],
+    );
     let ended = jeprobe(&["run", "--flamegraph", "/proc/x.svg", "--", "true"]);
     assert_eq!(ended.code(), 1, "{ended}");
     assert!(ended.stderr.starts_with("jeprobe: error: cannot write /proc/x.svg\n"), "{ended}");

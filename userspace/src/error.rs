@@ -67,6 +67,9 @@ pub enum Error {
     #[error("{} is read here, and would be replaced by the result", path.display())]
     Overwrites { path: PathBuf },
 
+    #[error("the flame graph needs a file of its own")]
+    FlameToStdout,
+
     #[error("{} is named for the profile and for the flame graph", path.display())]
     Twice { path: PathBuf },
 
@@ -216,6 +219,9 @@ impl Error {
                 path.display()
             )),
             Error::Overwrites { .. } => Some("name another file with -o".into()),
+            Error::FlameToStdout => {
+                Some("name it: --flamegraph FILE.svg; to draw to standard output: jeprobe flamegraph FILE.heap".into())
+            }
             Error::Twice { .. } => Some("name two files: -o FILE.heap --flamegraph FILE.svg".into()),
             Error::OnlyText { option, .. } => Some(format!("leave one of them out; the numbers behind {option} are in json and pprof, too")),
             Error::Binary { .. } => Some("name a file with -o FILE, or pipe it on".into()),

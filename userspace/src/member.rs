@@ -103,7 +103,8 @@ impl Member {
             }
         }
         if self.root.is_none() {
-            self.losses_before = root.drops;
+            // What it had recorded is part of the result, and so is what it had lost.
+            self.losses_before = if seed.lives.is_empty() { root.drops } else { [0; DROP_REASONS] };
             self.lg_sample = root.lg_sample;
         }
         self.root = Some(root);
@@ -192,7 +193,7 @@ impl Member {
         }
     }
 
-    /// Losses of the process's own recorder during the session.
+    /// Losses of the process's own recorder, of before the session where the result has samples of then.
     pub fn own_losses(&self) -> [u64; DROP_REASONS] {
         let now = self.root.map_or(self.losses_before, |root| root.drops);
         std::array::from_fn(|reason| now[reason].saturating_sub(self.losses_before[reason]))

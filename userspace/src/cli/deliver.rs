@@ -67,6 +67,9 @@ pub fn check(output: &OutputArgs, pid: u32) -> Result<(), Error> {
         heap_name(heap)?;
     }
     if let Some(picture) = &output.flamegraph {
+        if picture == Path::new("-") {
+            return Err(Error::FlameToStdout);
+        }
         flamegraph::check_name(picture)?;
         if heap.as_ref().is_some_and(|heap| is_same(heap, picture)) {
             return Err(Error::Twice { path: picture.clone() });

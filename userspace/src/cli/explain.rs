@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::term::Term;
-use crate::model::Profile;
+use crate::model::{Profile, is_lost};
 use crate::output::unmatched::unmatched;
 use crate::output::{Options, Selection};
 use crate::symbolize::Symbols;
@@ -68,7 +68,8 @@ pub fn explain_recording(profile: &Profile, options: &Options, term: &mut Term) 
         term.say(line);
     }
     for (reason, count) in profile.losses() {
-        term.warn(format_args!("lost: {count} {}; {}", reason.meaning(), reason.remedy()));
+        let what = if is_lost(reason) { "lost: " } else { "" };
+        term.warn(format_args!("{what}{count} {}; {}", reason.meaning(), reason.remedy()));
     }
     for note in profile.notes() {
         term.warn(note);

@@ -163,7 +163,8 @@ impl Harvest {
             writeln!(out, "and {} without a sample", counted(self.idle, "process", "processes"))?;
         }
         for (reason, count) in lost {
-            writeln!(out, "lost: {count} {} ({}); {}", reason.name(), reason.meaning(), reason.remedy())?;
+            let what = if is_lost(*reason) { "lost: " } else { "" };
+            writeln!(out, "{what}{count} {} ({}); {}", reason.name(), reason.meaning(), reason.remedy())?;
         }
         Ok(())
     }
