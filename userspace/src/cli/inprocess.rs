@@ -24,7 +24,7 @@ use crate::outfile;
 use crate::proc::exe;
 use crate::remote::switch::Switch;
 use crate::remote::table::Reading;
-use crate::remote::target::Target;
+use crate::remote::target::{Target, is_ending};
 use crate::remote::unsampled::Unsampled;
 use crate::wait::{PidFd, Signals, ready};
 
@@ -99,7 +99,7 @@ fn collect(
                     unsampled.look(&reading);
                     last = Some(reading);
                 }
-                Err(_) if pidfd.has_ended() => break End::TargetEnded,
+                Err(_) if is_ending(target.pid, pidfd) => break End::TargetEnded,
                 // The table is no longer where it was: another program, or damage, which opening it again will tell.
                 Err(_) => break End::Exec,
             }

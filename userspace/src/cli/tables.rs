@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::model::Profile;
 use crate::proc::pids;
 use crate::remote::switch::Switch;
-use crate::remote::target::Target;
+use crate::remote::target::{Target, is_ending};
 use crate::remote::unsampled::Unsampled;
 use crate::units::counted;
 use crate::wait::{PidFd, Signals, ready};
@@ -102,7 +102,7 @@ fn round(observed: &mut BTreeMap<u32, Observed>, harvest: &mut Harvest, term: &m
     for pid in gone {
         let Some(mut process) = observed.remove(&pid) else { continue };
         process.switch.disarm();
-        let state = if process.pidfd.has_ended() { "ended" } else { "replaced by exec" };
+        let state = if is_ending(pid, &process.pidfd) { "ended" } else { "replaced by exec" };
         harvest.add(&process.target.name, pid, process.last.take(), state, term);
     }
 }

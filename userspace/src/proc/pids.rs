@@ -93,6 +93,13 @@ pub fn task_lives(pid: u32, tid: u32) -> bool {
     is_living(&format!("/proc/{pid}/task/{tid}/stat"))
 }
 
+/// Whether any thread of a process still has memory. One that ends lets go of it first, and is found ended only when all of
+/// it is given back.
+pub fn has_memory(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    tasks.filter_map(|entry| fs::read(entry.ok()?.path().join("statm")).ok()).any(|statm| !statm.starts_with(b"0 "))
+}
+
 fn is_living(stat: &str) -> bool {
     fs::read(stat).is_ok_and(|stat| parse_state(&stat).is_some_and(|state| !matches!(state, b'Z' | b'X')))
 }
@@ -120,7 +127,7 @@ pub fn command_line(pid: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{living_task, parse_start_ticks, parse_state, parse_status, task_lives};
+    use super::{has_memory, living_task, parse_start_ticks, parse_state, parse_status, task_lives};
 
     #[test]
     fn status_fields() {
@@ -154,6 +161,19 @@ TracerPid:\t7\nUid:\t1000\t1001\t1000\t1000\nGid:\t5\t6\t5\t5\nCapEff:\t00000000
         let own = std::process::id();
         assert!(task_lives(own, own) && !task_lives(own, 0));
         assert_eq!(living_task(own), own);
+        assert!(has_memory(own));
         assert_eq!(living_task(u32::MAX), u32::MAX);
+        assert!(!has_memory(u32::MAX));
+    }
+
+    #[test]
+    fn a_process_that_ended_has_no_memory() {
+        let mut child = std::process::Command::new("true").spawn().expect("it starts");
+        // It stays a zombie until it is waited for.
+        while task_lives(child.id(), child.id()) {
+            std::thread::yield_now();
+        }
+        assert!(!has_memory(child.id()));
+        child.wait().expect("it ended");
     }
 }

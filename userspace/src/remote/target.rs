@@ -7,7 +7,9 @@
 use std::fs;
 use std::io;
 use std::mem::offset_of;
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use jeprobe_abi::abi::MAX_FRAMES;
 use jeprobe_abi::reader::{RemoteMemory, Unreadable};
@@ -20,6 +22,10 @@ use crate::error::Error;
 use crate::model::Profile;
 use crate::proc::maps::{self, Mapping, Maps};
 use crate::proc::{exe, pids};
+use crate::wait::{PidFd, ready};
+
+/// How long the threads of a process take to end after the first of them.
+const ENDING: Duration = Duration::from_millis(20);
 
 impl RemoteMemory for ProcessMemory {
     fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), Unreadable> {
@@ -170,6 +176,13 @@ pub fn present(pid: u32) -> Result<(u32, String), Error> {
     let (pid, name) = (status.tgid, status.name);
     let has_ended = matches!(status.state, 'Z' | 'X') && !pids::task_lives(pid, pids::living_task(pid));
     if has_ended { Err(Error::Zombie { pid, name }) } else { Ok((pid, name)) }
+}
+
+/// Whether a process whose table cannot be read any more is about to end; else it runs another program, or its table is
+/// damaged. Waits a moment, as its threads end one by one.
+pub fn is_ending(pid: u32, pidfd: &PidFd) -> bool {
+    let ended = ready(&[pidfd.as_fd()], Some(ENDING));
+    ended.is_ok_and(|ended| ended == [true]) || !pids::has_memory(pid)
 }
 
 /// Path of the main program as the process sees it.
