@@ -23,6 +23,7 @@ mod report_golden;
 mod report_jit;
 mod report_names;
 mod report_otlp;
+mod report_passing;
 mod report_results;
 mod rust_global;
 mod sampling_error;

@@ -27,7 +27,7 @@ use crate::image::Cache;
 use crate::model::{Profile, is_lost};
 use crate::outfile;
 use crate::output::{self, Options, Selection};
-use crate::symbolize::{Sources, jit};
+use crate::symbolize::{Sources, jit, passing};
 
 /// Rows of the report printed after a collection; the file has them all.
 const REPORT_ROWS: usize = 20;
@@ -80,27 +80,34 @@ pub fn check(output: &OutputArgs, pid: u32) -> Result<(), Error> {
 
 /// Writes and prints everything.
 pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mut Term) -> Result<Outcome> {
-    let mut named = finished.profile.clone();
-    let has_jit = jit::add_names(&mut named, pid, finished.root.as_deref());
-    let profile = if has_jit { &named } else { finished.profile };
     let heap = heap_path(output, pid);
-    let body = |out: &mut dyn Write| match finished.written.filter(|_| !has_jit) {
-        Some(bytes) => out.write_all(bytes),
-        None => output::heap_v2::write(profile, out),
+    let body = |names: Option<&Profile>, out: &mut dyn Write| match (names, finished.written) {
+        (Some(named), _) => output::heap_v2::write(named, out),
+        (None, Some(bytes)) => out.write_all(bytes),
+        (None, None) => output::heap_v2::write(finished.profile, out),
     };
-    // A profile that cannot be written is still shown: it may have taken hours.
-    let written = match &heap {
-        Some(path) => outfile::write(path, body).map_err(anyhow::Error::from).map(|()| {
-            term.say(format_args!("profile written to {}", path.display()));
-        }),
-        None => term.result(body),
+    // A profile that cannot be written is still shown: it may have taken hours. Once without names, which take time.
+    let mut written = match &heap {
+        Some(path) => outfile::write(path, |out| body(None, out)).map_err(anyhow::Error::from),
+        None => Ok(()),
     };
+    let (root, cache) = (finished.root.clone(), Cache::of_user());
+    let sources = Sources { root, servers: servers(&[]), cache, ..Sources::default() };
+    let mut named = finished.profile.clone();
+    let named = add_names_of_now(&mut named, pid, &sources).then_some(&named);
+    let profile = named.unwrap_or(finished.profile);
+    if let Some(path) = heap.as_ref().filter(|_| named.is_some() && written.is_ok()) {
+        written = outfile::write(path, |out| body(named, out)).map_err(anyhow::Error::from);
+    }
+    match &heap {
+        Some(path) if written.is_ok() => term.say(format_args!("profile written to {}", path.display())),
+        Some(_) => {}
+        None => written = term.result(|out| body(named, out)),
+    }
     if heap.is_none() || finished.stdout == Stdout::Childs {
         term.results_to_stderr();
     }
     let options = Options { limit: Some(REPORT_ROWS), ..Options::default() };
-    let (root, cache) = (finished.root.clone(), Cache::of_user());
-    let sources = Sources { root, servers: servers(&[]), cache, ..Sources::default() };
     let symbols = report::show(profile, &sources, &options, term)?;
     let mut failed = false;
     if let Some(path) = &output.flamegraph {
@@ -129,4 +136,10 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
     written?;
     let lossy = profile.losses().any(|(reason, _)| is_lost(reason));
     Ok(if lossy || failed { Outcome::Partial } else { Outcome::Complete })
+}
+
+/// Puts into the profile the names that nobody finds out once the process has ended; true when there were some.
+pub(super) fn add_names_of_now(profile: &mut Profile, pid: u32, sources: &Sources) -> bool {
+    let has_jit = jit::add_names(profile, pid, sources.root.as_deref());
+    passing::add_names(profile, sources) || has_jit
 }

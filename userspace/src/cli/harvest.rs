@@ -10,11 +10,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use jeprobe_abi::drops::Reason;
 
+use super::deliver::add_names_of_now;
 use super::outcome::Outcome;
 use super::probes;
 use super::term::Term;
 use crate::error::Error;
+use crate::image::Cache;
 use crate::model::{Profile, is_lost};
+use crate::proc::exe;
+use crate::symbolize::Sources;
 use crate::units::{SampleInterval, counted};
 use crate::{outfile, output};
 
@@ -60,10 +64,12 @@ impl Harvest {
 
     /// Writes the file of one image and remembers its line.
     pub fn add(&mut self, name: &str, pid: u32, profile: Option<Profile>, state: &'static str, term: &mut Term) {
-        let Some(profile) = profile.filter(|profile| profile.stack_count() > 0) else {
+        let Some(mut profile) = profile.filter(|profile| profile.stack_count() > 0) else {
             self.idle += 1;
             return;
         };
+        let sources = Sources { root: Some(exe::root_of(pid)), cache: Cache::of_user(), ..Sources::default() };
+        let _has_names = add_names_of_now(&mut profile, pid, &sources);
         let name = if name.is_empty() { UNKNOWN } else { name };
         let sum = profile.sum();
         self.rows.push(Row {

@@ -23,7 +23,8 @@ use crate::output::select::numbers;
 use crate::output::{
     Numbers, Options, Selection, Style, callgrind, csv, folded, json, otlp, peek, pprof, speedscope, tags, text, tree,
 };
-use crate::symbolize::{Sources, Symbols, resolve};
+use crate::symbolize::{Sources, Symbols};
+use crate::units::counted;
 
 /// Runs the command.
 pub fn run(args: &ReportArgs, term: &mut Term) -> Result<Outcome> {
@@ -202,9 +203,15 @@ pub(super) fn write(
 /// Prints the table of a profile to stdout and what is to be known about it to stderr. Gives back the symbols, for
 /// other pictures of the same profile.
 pub fn show(profile: &Profile, sources: &Sources, options: &Options, term: &mut Term) -> Result<Symbols> {
-    let symbols = resolve(profile, sources);
+    let symbols = name_all(profile, sources);
     let selection = Selection::new(profile, &symbols, options.value);
-    term.result(|out| text::write(&selection, options, out))?;
+    term.result(|out| {
+        text::write(&selection, options, &mut *out)?;
+        match text::rows(&selection, options).saturating_sub(options.limit.unwrap_or(usize::MAX)) {
+            0 => Ok(()),
+            left => writeln!(out, "{} in the profile", counted(left as u64, "more row", "more rows")),
+        }
+    })?;
     explain(profile, &symbols, options, term);
     Ok(symbols)
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use jeprobe_abi::drops::Reason;
 
-use crate::model::{Profile, Thread, ThreadUid, build_id_of_text, jit_name};
+use crate::model::{Named, Profile, Thread, ThreadUid, build_id_of_text, jit_name};
 
 /// Collects the lines of one file.
 #[derive(Debug, Default)]
@@ -84,6 +84,15 @@ impl Tail {
                 let (file, line) = location.rsplit_once(':')?;
                 let file = if file == "??" { String::new() } else { file.to_owned() };
                 profile.add_source(hex(site)?, file, line.parse().ok()?);
+            }
+            b"name" => {
+                let (site, functions) = split(value, b' ');
+                let functions = String::from_utf8_lossy(functions);
+                let (short, rest) = functions.split_once('\t')?;
+                let (full, place) = rest.split_once('\t')?;
+                let (file, line) = place.rsplit_once(':')?;
+                let (short, full, file) = (short.to_owned(), full.to_owned(), file.to_owned());
+                profile.add_name(hex(site)?, Named { short, full, file, line: line.parse().ok()? });
             }
             b"jit" => {
                 let (site, name) = split(value, b' ');

@@ -16,7 +16,8 @@ pub struct Named {
 
 impl Named {
     /// With nothing that a terminal would obey; see [`printable`].
-    pub(super) fn printable(mut self) -> Named {
+    #[must_use]
+    pub fn printable(mut self) -> Named {
         for text in [&mut self.short, &mut self.full, &mut self.file] {
             printable(text);
         }

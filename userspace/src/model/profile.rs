@@ -207,7 +207,12 @@ impl Profile {
     /// Says where in the source a function at the address of a call is; the functions of an address come in order,
     /// innermost first. Their names are set later.
     pub fn add_source(&mut self, site: u64, file: String, line: u32) {
-        self.names.entry(site).or_default().push(Named { file, line, ..Named::default() });
+        self.add_name(site, Named { file, line, ..Named::default() });
+    }
+
+    /// Says one function at the address of a call, after those that were inlined into it.
+    pub fn add_name(&mut self, site: u64, function: Named) {
+        self.names.entry(site).or_default().push(function.printable());
     }
 
     /// Says what is at the address of a call, innermost inlined function first.

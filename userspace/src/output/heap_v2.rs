@@ -17,18 +17,27 @@ use jeprobe_abi::heap_v2::{ByteSink, Pair, Style, Writer};
 use jeprobe_abi::root::Counts;
 
 use crate::estimate::Sampling;
-use crate::model::{Mapping, Profile, Share, ThreadUid, Values};
+use crate::model::{Mapping, Named, Profile, Share, ThreadUid, Values};
 use crate::units::{SampleInterval, Sums};
 
 /// Bytes gathered before they are handed on.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Writes the whole file. Names that the profile has are those of code that the program made itself.
+/// Writes the whole file, with the names that the profile has.
 pub fn write(profile: &Profile, out: impl Write) -> io::Result<()> {
-    let mut names: Vec<(u64, &str)> =
-        profile.names().iter().filter_map(|(site, names)| Some((*site, names.last()?.full.as_str()))).collect();
-    names.sort_unstable();
-    let lines = names.into_iter().map(|(site, name)| format!("# jit {site:x} {}\n", name.replace(['\n', '\r'], " ")));
+    let mut sites: Vec<(u64, &Vec<Named>)> = profile.names().iter().map(|(site, names)| (*site, names)).collect();
+    sites.sort_unstable_by_key(|(site, _)| *site);
+    let lines = sites.into_iter().flat_map(|(site, names)| {
+        let is_jit = names.len() == 1 && !profile.mappings().find(site).is_some_and(Mapping::is_file);
+        names.iter().map(move |function| {
+            let Named { short, full, file, line } = function.clone().printable();
+            if is_jit {
+                format!("# jit {site:x} {full}\n")
+            } else {
+                format!("# name {site:x} {short}\t{full}\t{file}:{line}\n")
+            }
+        })
+    });
     write_with(profile, lines, out)
 }
 

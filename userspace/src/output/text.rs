@@ -42,6 +42,11 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
     Ok(())
 }
 
+/// How many rows the table has without a limit.
+pub fn rows(selection: &Selection<'_>, options: &Options) -> usize {
+    Table::new(selection, options).rows.len()
+}
+
 /// The unit that [`amount`] counts in.
 pub(super) fn unit(options: &Options) -> String {
     let measure = if options.value.is_bytes() { options.kind.amount() } else { options.kind.count() };

@@ -4,6 +4,7 @@
 //! - `files`: which file, and where in it.
 //! - `symfile`: symbol files that are no ELF files.
 //! - `jit`: names that the program itself gave.
+//! - `passing`: names that only the running process leads to.
 //! - `cache`: the result, one site per address.
 //!
 //! [`resolve`] collects every address once, groups them by mapped file, checks that the file is the one that was mapped,
@@ -15,6 +16,7 @@ pub mod cache;
 mod files;
 pub mod jit;
 pub mod name;
+pub mod passing;
 mod symfile;
 
 use std::collections::{BTreeMap, HashSet};
@@ -43,7 +45,14 @@ struct Task<'a> {
 
 /// Names every address of the profile's stacks.
 pub fn resolve(profile: &Profile, sources: &Sources) -> Symbols {
-    let tasks = Mutex::new(tasks(profile, sources));
+    resolve_where(profile, sources, |_| true)
+}
+
+/// Names the addresses in the chosen files.
+fn resolve_where(profile: &Profile, sources: &Sources, is_chosen: impl Fn(Option<&Mapping>) -> bool) -> Symbols {
+    let mut tasks = tasks(profile, sources);
+    tasks.retain(|task| is_chosen(task.mapping));
+    let tasks = Mutex::new(tasks);
     let space = Space::of(profile.mappings());
     let results = Mutex::new(Symbols::default());
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
