@@ -84,13 +84,22 @@ pub fn read_releasing(bytes: &[u8], release: &dyn Fn(&[u8])) -> Result<Profile, 
 
 fn unpacked(bytes: &[u8], release: &dyn Fn(&[u8])) -> Result<Profile, InputError> {
     match bytes.first() {
-        // Text begins with a printable byte, ELF with DEL; the key of a message's field is below both.
         Some(0) => Ok(cpu::read(bytes)?),
-        Some(1..=0x1f) => {
+        _ if is_message(bytes) => {
             pprof::read(bytes).map_err(|error| if is_otlp(bytes) { InputError::Otlp } else { error.into() })
         }
         _ => Ok(symbolized::read_releasing(bytes, release)?),
     }
+}
+
+/// The fields of a message may come in any order, and the keys of some are letters; but none is far from a byte that no text
+/// has. ELF files begin with DEL.
+fn is_message(bytes: &[u8]) -> bool {
+    const TEXTS: [&[u8]; 3] = [b"heap", b"---", b"%"];
+    let Some(first) = bytes.first().filter(|first| (1..0x7f).contains(*first)) else { return false };
+    let is_control = |byte: &u8| *byte < b' ' && !byte.is_ascii_whitespace();
+    let is_text = TEXTS.iter().any(|text| bytes.starts_with(text)) || !bytes.iter().take(64).any(is_control);
+    *first < b' ' || !is_text
 }
 
 /// Its first fields have the numbers of pprof's first ones, but other contents.
@@ -106,4 +115,32 @@ fn gunzip(packed: &[u8]) -> Result<Vec<u8>, InputError> {
         return Err(InputError::TooLarge(most));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+    use crate::proto::pprof::{Profile, ValueType};
+    use prost::Message as _;
+
+    /// As Go's runtime writes them: the time, the period, then the rest.
+    #[test]
+    fn the_fields_of_a_message_come_in_any_order() {
+        let kind = ValueType { kind: 1, unit: 2 };
+        let first = Profile { period_type: Some(kind), period: 512, ..Profile::default() };
+        let strings = ["", "space", "bytes", "inuse_space"].map(str::to_owned).to_vec();
+        let rest =
+            Profile { sample_type: vec![ValueType { kind: 3, unit: 2 }], string_table: strings, ..Profile::default() };
+        let time = [0x48, 0x80, 0xd0, 0xf2, 0xb5, 0xa5, 0xd3, 0xf1, 0xaf, 0x17];
+        let (first, rest) = (first.encode_to_vec(), rest.encode_to_vec());
+        for bytes in [[first.as_slice(), &rest].concat(), [&time, first.as_slice(), &rest].concat()] {
+            assert_eq!(read(&bytes).expect("a message").interval().0, 512);
+        }
+    }
+
+    #[test]
+    fn damaged_text_stays_text() {
+        let error = read(b"heap_v2/524288\n  t*: 1: \x01 [0: 0]\n").expect_err("damaged").to_string();
+        assert!(error.contains("line 2"), "{error}");
+    }
 }
