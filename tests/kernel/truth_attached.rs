@@ -2,7 +2,7 @@
 //! sampling intervals, with the process's own stacks and with the kernel's; read by `jeprobe report` and perl `jeprof`.
 
 use jeprobe_tests::truth::{self, Frames};
-use jeprobe_tests::{TempDir, sampling};
+use jeprobe_tests::{Run, TempDir, artefact, compile, sampling};
 
 use crate::probing::need_probes;
 use crate::session::{attach, interrupt, truth_program};
@@ -118,4 +118,27 @@ fn memory_that_was_never_sampled_is_a_line() {
     let text = format!("{}{}", ended.stdout, ended.stderr).to_lowercase();
     let said = ["never sampled", "not sampled", "unsampled"].iter().any(|words| text.contains(words));
     assert!(said, "no line about the memory that was live before: {ended}");
+}
+
+/// Allocated bytes are of one span of time for all sites, those that free and those that hold: what is sampled while probes are
+/// set counts for both.
+#[test]
+fn what_is_freed_while_attaching_counts_as_what_is_held() {
+    need_probes!();
+    let program = compile::program("held_freed.c", &["-O0", "-g"]);
+    for more in [&[][..], &["--every-event"]] {
+        let directory = TempDir::new("held-freed");
+        let file = directory.join("a.heap");
+        let mut target = Run::preloaded(&program).conf("lg_prof_sample:10").spawn();
+        target.ready();
+        let pid = target.pid().to_string();
+        let attach = Run::new(artefact::command()).args(["attach", "--pid", &pid, "--duration", "400ms"]);
+        let _attached = attach.args(["--mode", "ebpf", "-o"]).arg(&file).args(more).finish().ok();
+        target.tell("");
+        assert_eq!(target.finish().code(), 0);
+        let table = truth::our_table(&program, &file, &["--alloc_space"]);
+        let bytes = |name: &str| table.rows.get(name).map_or(0.0, |row| row.0 as f64);
+        let ratio = bytes("freed") / bytes("held");
+        assert!((7.8..8.2).contains(&ratio), "{ratio}");
+    }
 }

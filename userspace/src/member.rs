@@ -42,9 +42,7 @@ pub struct Member {
     pub forks: u64,
     /// Losses of the process's own recorder before the session.
     losses_before: [u64; DROP_REASONS],
-    /// Cumulative counts that were in the table before the session although the process does not keep them by itself: those
-    /// of earlier sessions. With the table's epoch; a reset forgets them.
-    counted_before: Option<(u32, HashMap<u64, Counts>)>,
+    counted_before: Option<CountedBefore>,
     /// Cumulative counts begin with the session and not with the process.
     counts_since_attach: bool,
     /// Lines about how it was collected.
@@ -53,6 +51,26 @@ pub struct Member {
     build_ids: HashMap<PathBuf, Vec<u8>>,
     looked_for_build_id: HashSet<PathBuf>,
     program: Option<PathBuf>,
+}
+
+/// Cumulative counts that were in a table before a session although the process does not keep them by itself: those of earlier
+/// sessions.
+#[derive(Debug)]
+pub struct CountedBefore {
+    /// Of the table; a reset forgets them.
+    epoch: u32,
+    /// By address of the context.
+    freed: HashMap<u64, Counts>,
+}
+
+impl CountedBefore {
+    /// To be read before the first probe: what is sampled while probes are set belongs to the session. `None` when there is no
+    /// table that can be read.
+    pub fn read(pid: u32) -> Option<CountedBefore> {
+        let target = Target::open(pid).ok()?;
+        let seed = Seed::read(&target.memory(), target.located.root).ok()?;
+        Some(CountedBefore { epoch: seed.epoch, freed: seed.freed_before() })
+    }
 }
 
 /// Children kept by name.
@@ -97,9 +115,10 @@ impl Member {
         if seed.is_cumulative {
             self.counts_since_attach = false;
         } else {
-            let (epoch, before) = self.counted_before.get_or_insert_with(|| (seed.epoch, seed.freed_before()));
-            if *epoch == seed.epoch {
-                seed.count_from(before);
+            let begun = || CountedBefore { epoch: seed.epoch, freed: seed.freed_before() };
+            let before = self.counted_before.get_or_insert_with(begun);
+            if before.epoch == seed.epoch {
+                seed.count_from(&before.freed);
             }
         }
         if self.root.is_none() {
@@ -113,8 +132,13 @@ impl Member {
 
     /// To be called before the first reading of an image that had somebody attached from its start.
     pub fn count_from_its_start(&mut self) {
-        self.counted_before = Some((0, HashMap::new()));
+        self.counted_before = Some(CountedBefore { epoch: 0, freed: HashMap::new() });
         self.counts_since_attach = false;
+    }
+
+    /// To be called before the first reading with what was read before the first probe.
+    pub fn count_from(&mut self, before: CountedBefore) {
+        self.counted_before = Some(before);
     }
 
     /// Changes the sampling interval; gives the one of before. Restoring it leaves [`Member::interval`] as it was.

@@ -25,13 +25,14 @@ use jeprobe_abi::event::STACK_IN_PROCESS;
 
 use self::ways::Adaptive;
 use crate::error::Error;
-use crate::member::Member;
+use crate::member::{CountedBefore, Member};
 use crate::model::Profile;
 use crate::outfile;
 use crate::probe::attach::{AttachError, AttachOptions, Attachment};
 use crate::probe::discover::{DiscoverError, Finder, HookFile};
 use crate::probe::ring::{self, Event};
 use crate::proc::ns;
+use crate::remote::switch::Switch;
 use crate::track::lifecycle::{Image, State, Tracker};
 use crate::track::live::StackKey;
 use crate::track::pace::Way;
@@ -125,12 +126,16 @@ pub struct Session {
     host: bool,
     /// Images that come from now on start with their semaphores raised.
     is_set_up: bool,
+    /// Read before the first probe, for those who join, by process.
+    counted_before: HashMap<u32, CountedBefore>,
     /// Samples and frees that arrived since the paces were asked, by process.
     events: HashMap<u32, u64>,
     /// Of processes that may be read instead of probed.
     paces: BTreeMap<u32, Adaptive>,
     /// Forked or replaced while there are no probes on samples that would tell of it: to be joined until this time, ns.
     awaited: BTreeMap<u32, u64>,
+    /// Processes that sample because of their roots while their probes are being set for another thread.
+    bridges: BTreeMap<u32, Switch>,
     /// Probes on samples may be taken away.
     may_hush: bool,
     /// Losses on the kernel's side that a reading of the table made good.
@@ -142,8 +147,10 @@ impl Session {
     pub fn process(pid: u32, options: AttachOptions) -> Result<Session, SessionError> {
         let mut finder = Finder::new();
         let hooks = finder.process(pid)?;
+        let before = CountedBefore::read(pid);
         let attachment = Attachment::process(&hooks, options)?;
         let mut session = Session::new(attachment, finder, false);
+        session.counted_before.extend(before.map(|before| (pid, before)));
         session.join(pid)?;
         if session.attachment.is_hushed() && !session.begin_reading(pid) {
             // Its memory is not ours to read.
@@ -157,13 +164,18 @@ impl Session {
     pub fn host(options: AttachOptions) -> Result<Session, SessionError> {
         let mut finder = Finder::new();
         let host = finder.host().map_err(|source| Error::System { what: "list the processes", source })?;
+        let read = |pid: u32| Some((pid, CountedBefore::read(pid)?));
+        let before: HashMap<u32, CountedBefore> =
+            host.processes.iter().filter_map(|process| read(process.pid)).collect();
         let attachment = Attachment::host(&host.files(), options)?;
         let mut session = Session::new(attachment, finder, true);
+        session.counted_before = before;
         session.may_hush = options.hushed && session.attachment.has_whole_table();
         for process in host.processes {
             // Ended since the scan, or closed to us: its samples still come.
             let _unseeded = session.join(process.pid);
         }
+        session.counted_before.clear();
         session.is_set_up = true;
         Ok(session)
     }
@@ -181,9 +193,11 @@ impl Session {
             ending: BTreeSet::new(),
             host,
             is_set_up: false,
+            counted_before: HashMap::new(),
             events: HashMap::new(),
             paces: BTreeMap::new(),
             awaited: BTreeMap::new(),
+            bridges: BTreeMap::new(),
             may_hush: false,
             made_good: [0; DROP_REASONS],
         }
@@ -274,6 +288,7 @@ impl Session {
         for image in self.tracker.take_closed() {
             let pid = image.pid;
             let was_read = self.note_last_reading(pid);
+            self.bridges.remove(&pid);
             if self.host {
                 self.paces.remove(&pid);
                 self.attachment.unprobe_process(pid);
@@ -339,6 +354,7 @@ impl Session {
         let unknown_before: Vec<(u32, u64)> =
             self.tracker.running().map(|image| (image.pid, image.live.gaps.unknown_frees)).collect();
         self.attachment.stop();
+        self.bridges.clear();
         notices.extend(self.pump());
         for (pid, unknown_frees) in unknown_before {
             if self.tracker.get(pid).is_some() {
@@ -379,6 +395,8 @@ impl Session {
         let inherited = self.tracker.get(pid).is_some_and(|image| image.forked_from.is_some());
         if self.is_set_up && !inherited {
             member.count_from_its_start();
+        } else if let Some(before) = self.counted_before.remove(&pid) {
+            member.count_from(before);
         }
         let seeded = if inherited { Ok(None) } else { member.seed() };
         let seeded = seeded.map(|seed| {

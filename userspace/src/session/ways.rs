@@ -18,6 +18,7 @@ use jeprobe_abi::event::STACK_IN_PROCESS;
 
 use super::{Notice, Session};
 use crate::probe::attach;
+use crate::remote::switch::Switch;
 use crate::track::live::StackKey;
 use crate::track::pace::{Pace, Way};
 use crate::track::seed::Seed;
@@ -80,10 +81,16 @@ impl Session {
     }
 
     /// The probes of a single process end with the thread that they belong to. When others live on, they are set anew; what was
-    /// sampled in between is in the table.
+    /// sampled in between is in the table. Until then the process is told through its root to sample: setting a probe for a
+    /// thread that ends meanwhile makes the kernel lower the semaphores.
     pub(super) fn follow_threads(&mut self) {
         let pids: Vec<u32> = self.members.keys().copied().filter(|pid| !self.attachment.is_bound(*pid)).collect();
-        for pid in pids {
+        for &pid in &pids {
+            if !self.host && self.attachment.has_whole_table() && !self.bridges.contains_key(&pid) {
+                // Fails at the end of the process, too.
+                let target = self.members.get(&pid).and_then(|member| member.target.as_ref());
+                self.bridges.extend(target.and_then(|target| Some((pid, Switch::on(target, None).ok()?))));
+            }
             // It fails when the process is at its end, which a sweep finds.
             if !self.rebind(pid) {
                 continue;
@@ -101,6 +108,7 @@ impl Session {
                 let _newer = self.take_reading(pid);
             }
         }
+        self.bridges.retain(|pid, _| !self.attachment.is_bound(*pid));
     }
 
     fn rebind(&mut self, pid: u32) -> bool {
