@@ -50,7 +50,7 @@ struct Seen {
 }
 
 /// What stacks of threads, relocated data and the like take of a process's memory, beside the allocator's.
-const BESIDES: f64 = 8.0 * 1024.0 * 1024.0;
+const BESIDES: f64 = 4.0 * 1024.0 * 1024.0;
 
 /// Live bytes at one moment, and those of them that no sample stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -120,7 +120,7 @@ impl Unsampled {
         let seen = self.last.filter(|_| self.was_off)?;
         let live = seen.anonymous as f64;
         let missing = live - seen.estimate;
-        let is_old = live > 1.1 * seen.resident as f64 + BESIDES;
+        let is_old = live > 1.05 * seen.resident as f64 + BESIDES;
         (is_old && missing > (2.0 * seen.error).max(live / 10.0)).then_some(Gap { missing, live })
     }
 
