@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use jeprobe_tests::browser::{self, Browser};
 use jeprobe_tests::http;
+use jeprobe_tests::truth::{self, Frames};
 use jeprobe_tests::{Run, Target, TempDir, artefact, compile, skip};
 
 /// Escape, Enter, arrows and Tab in the driver's protocol.
@@ -306,6 +307,18 @@ fn a_series_has_differences_and_a_timeline() {
     browser.open(&page.url);
     browser.wait("document.querySelector('.total.grew')?.innerText.startsWith('+8.0 MiB')");
     page.end();
+}
+
+/// Memory that was live before the page was opened and never sampled is said.
+#[test]
+fn memory_from_before_is_a_remark_of_the_page() {
+    let mut target = Run::preloaded(truth::program(Frames::Omitted)).spawn();
+    target.ready();
+    truth::allocate(&mut target);
+    let page = Page::serve(&["--pid", &target.pid().to_string()]);
+    let (path, host) = (format!("/{}/profile.json?at=latest", page.token), format!("127.0.0.1:{}", page.port));
+    let answer = http::get(page.port, &path, &host, "").expect("an answer");
+    assert!(answer.status == 200 && answer.body.contains("so never sampled"), "{}", answer.body);
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! was not on.
 #![forbid(unsafe_code)]
 
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -18,12 +19,11 @@ use super::dataset::Dataset;
 use crate::error::Error;
 use crate::output::symbolized::site as named;
 use crate::proc::exe;
-use crate::proc::pids;
 use crate::remote::switch::Switch;
 use crate::remote::target::Target;
 use crate::remote::unsampled::Unsampled;
 use crate::symbolize::{Sources, jit, resolve};
-use crate::wait::PidFd;
+use crate::wait::{PidFd, ready};
 
 const READ_EVERY: Duration = Duration::from_secs(2);
 const READ_SHARE: u32 = 10;
@@ -98,10 +98,11 @@ impl Live {
             }
             if let Err(error) = self.read(app) {
                 let (pid, name) = (self.pid(), self.name());
-                let why = match pids::status(pid) {
-                    Ok(status) if status.state != 'Z' => error.to_string(),
-                    _ => format!("process {pid} ({name}) has ended"),
-                };
+                // One that ends lets go of its memory a moment before.
+                let has_ended = pidfd
+                    .as_ref()
+                    .is_none_or(|pidfd| ready(&[pidfd.as_fd()], Some(LOOK_EVERY)).is_ok_and(|ended| ended == [true]));
+                let why = if has_ended { format!("process {pid} ({name}) has ended") } else { error.to_string() };
                 let line = format!("{why}; the page shows what was read last");
                 tell(&line);
                 app.watch(Err(line));
