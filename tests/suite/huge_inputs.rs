@@ -49,7 +49,7 @@ fn memory_grows_with_distinct_stacks() {
         let text = within(mib, artefact::jeprof(), &["--text", "/bin/true"], &profile).stdout;
         assert!(text.starts_with("Total: 390.6 MB\n"), "{}", &text[..text.len().min(300)]);
         let text = within(mib + 100, artefact::command(), &["report", "--top=3"], &profile).stdout;
-        assert!(text.starts_with("Total: 390.6 MB\n"), "{}", &text[..text.len().min(300)]);
+        assert!(text.starts_with("Total: 390.6 MiB\n"), "{}", &text[..text.len().min(300)]);
     }
 }
 

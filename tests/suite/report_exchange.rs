@@ -263,14 +263,14 @@ fn rows_of_two_builds_are_joined_by_name() {
 #[test]
 fn a_difference_of_nothing_is_a_total_of_nothing() {
     let same = jeprobe(&fixture(), &["report", "./leak", "hand.heap", "--base", "hand.heap"]).ok();
-    assert_eq!(same.stdout, "Total: 0.0 MB\n");
+    assert_eq!(same.stdout, "Total: 0.0 MiB\n");
     let directory = TempDir::new("report-nothing");
     let empty = directory.path().join("empty.heap");
     fs::write(&empty, "heap_v2/1\n\nMAPPED_LIBRARIES:\n# jeprobe 1\n# end\n").expect("written");
     let nothing = jeprobe(&fixture(), &["diff", text(&empty), text(&empty)]).ok();
-    assert!(nothing.stdout.starts_with("Total: 0.0 MB before, 0.0 MB after: 0.0 MB\n"), "{nothing}");
+    assert!(nothing.stdout.starts_with("Total: 0.0 MiB before, 0.0 MiB after: 0.0 MiB\n"), "{nothing}");
     let bare = jeprobe(&fixture(), &["report", text(&empty)]).ok();
-    assert_eq!(bare.stdout, "", "jeprof prints no total of nothing");
+    assert_eq!(bare.stdout, "Total: 0.0 MiB\n", "as a tree and a difference say it");
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn the_files_name_chooses_the_format() {
         ("a.svg", "<?xml version"),
         ("a.pdf", "%PDF-"),
         ("a.html", "<!DOCTYPE html>"),
-        ("a.txt", "Total: 8.5 MB\n"),
+        ("a.txt", "Total: 8.5 MiB\n"),
     ] {
         let path = directory.path().join(name);
         report(&["-o", path.to_str().expect("a UTF-8 path"), "./leak", "hand.heap"]).ok().discard();
@@ -212,13 +212,13 @@ fn a_tree_keeps_the_calls_and_peek_both_sides() {
     let tree = report(&["--format", "tree", "./leak", "hand.heap"]).ok();
     assert_eq!(
         tree.stdout,
-        "Total: 8.5 MB\n     8.5 100.0%      0.0 main\n     5.0  59.1%      0.0 ├─ small_user\n     5.0  59.1%      5.0 │  \
+        "Total: 8.5 MiB\n     8.5 100.0%      0.0 main\n     5.0  59.1%      0.0 ├─ small_user\n     5.0  59.1%      5.0 │  \
          leaf\n     3.5  40.9%      0.0 └─ big_user\n     3.5  40.9%      3.5    leaf\n"
     );
     let peek = report(&["--peek", "^small", "./leak", "hand.heap"]).ok();
     assert_eq!(
         peek.stdout,
-        "small_user: 5.0 MB (59.1%) in and below it, 0.0 MB (0.0%) itself\n     5.0 100.0%   called by main\n     5.0 \
+        "small_user: 5.0 MiB (59.1%) in and below it, 0.0 MiB (0.0%) itself\n     5.0 100.0%   called by main\n     5.0 \
          100.0%   calls leaf\n"
     );
     let none = report(&["--peek", "nowhere", "./leak", "hand.heap"]).ok();
@@ -251,15 +251,15 @@ fn a_terminal_gets_colours_a_pager_and_names_that_fit() {
         run.args(["report", "--lines", "./leak", "hand.heap"]).finish().ok()
     };
     let paged = on_terminal(&[("PAGER", "sed s/^/paged:/"), ("TERM", "xterm")]);
-    assert!(paged.stdout.contains("paged:\u{1b}[1mTotal: 8.5 MB\u{1b}[0m"), "{paged}");
+    assert!(paged.stdout.contains("paged:\u{1b}[1mTotal: 8.5 MiB\u{1b}[0m"), "{paged}");
     let missing = on_terminal(&[("PAGER", "/proc/no-pager"), ("TERM", "xterm")]);
-    assert!(missing.stdout.contains("Total: 8.5 MB"), "{missing}");
+    assert!(missing.stdout.contains("Total: 8.5 MiB"), "{missing}");
     let failing = on_terminal(&[("PAGER", "exit 3"), ("TERM", "xterm")]);
     assert!(failing.stdout.contains("the pager `exit 3` failed (exit status: 3)"), "{failing}");
     let dumb = on_terminal(&[("PAGER", "sed s/^/paged:/"), ("TERM", "dumb")]);
-    assert!(dumb.stdout.contains("Total: 8.5 MB") && !dumb.stdout.contains("paged:"), "{dumb}");
+    assert!(dumb.stdout.contains("Total: 8.5 MiB") && !dumb.stdout.contains("paged:"), "{dumb}");
     let plain = on_terminal(&[("PAGER", "cat"), ("TERM", "xterm"), ("NO_COLOR", "1")]);
-    assert!(plain.stdout.contains("Total: 8.5 MB") && !plain.stdout.contains('\u{1b}'), "{plain}");
+    assert!(plain.stdout.contains("Total: 8.5 MiB") && !plain.stdout.contains('\u{1b}'), "{plain}");
     // The pager marked every line, and cut names leave no line longer than the terminal.
     assert!(plain.stdout.lines().any(|line| line.contains('…')), "{plain}");
     let forced = report(&["--color", "always", "./leak", "hand.heap"]).ok();

@@ -67,7 +67,7 @@ fn both(directory: &Path, args: &[&str]) -> Option<((i64, Rows), (i64, Rows))> {
 }
 
 #[test]
-fn text_is_jeprofs_byte_for_byte() {
+fn text_is_jeprofs_but_for_the_name_of_the_unit() {
     for (golden, args) in [
         ("e04_inuse_objects_scaled", &["--inuse_objects", "./leak", "hand.heap"][..]),
         ("e05_text_scaled", &["--text", "--show_bytes", "./leak", "hand.heap"]),
@@ -82,7 +82,8 @@ fn text_is_jeprofs_byte_for_byte() {
         ("e48_nothing_to_show", &["--focus=zzz", "./leak", "hand.heap"]),
     ] {
         let ended = report(args).ok();
-        golden::compare(&format!("report/jeprof/{golden}.txt"), &ended.stdout);
+        // What jeprof calls MB is MiB here.
+        golden::compare(&format!("report/jeprof/{golden}.txt"), &ended.stdout.replacen(" MiB\n", " MB\n", 1));
     }
 }
 
@@ -179,7 +180,7 @@ fn losses_notes_and_unnamed_addresses_are_on_stderr() {
     )
     .expect("a file can be written");
     let ended = report(&[heap.to_str().expect("a UTF-8 path")]).ok();
-    assert!(ended.stdout.starts_with("Total: 0.0 MB\n"), "{}", ended.stdout);
+    assert!(ended.stdout.starts_with("Total: 0.0 MiB\n"), "{}", ended.stdout);
     assert!(ended.stdout.contains("0000000000000010"), "{}", ended.stdout);
     for text in [
         "estimated from 3 samples, one per 1024 bytes",
@@ -251,9 +252,8 @@ fn folded_stacks_and_the_graph_hold_every_byte() {
     for text in ["Heap: bytes in use", "hand.heap: 8.5 MiB", "8,886,091 bytes", "small_user"] {
         assert!(graph.stdout.contains(text), "{text:?} is missing in the picture");
     }
-    let nothing = run(&["--focus=zzz", "./leak", "hand.heap"]);
-    assert_eq!((nothing.code(), nothing.stdout.as_str()), (1, ""));
-    assert!(nothing.stderr.contains("nothing to draw in hand.heap"), "{}", nothing.stderr);
+    let nothing = run(&["--focus=zzz", "./leak", "hand.heap"]).ok();
+    assert!(nothing.stdout.contains("nothing to show"), "{}", nothing.stdout);
 }
 
 #[test]

@@ -90,10 +90,11 @@ pub fn write_as(
     write_by(path, false, body)
 }
 
-/// `stem` with `.suffix` put before a final `.heap`, or appended: `a.heap` and `merged` make `a.merged.heap`.
+/// `stem` with `.suffix` put before a final `.heap` or `.heap.gz`, or appended: `a.heap` and `merged` make `a.merged.heap`.
 pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let stem = name.strip_suffix(".heap").unwrap_or(&name);
+    let stem = name.strip_suffix(".gz").unwrap_or(&name);
+    let stem = stem.strip_suffix(".heap").unwrap_or(stem);
     path.with_file_name(format!("{stem}.{suffix}.heap"))
 }
 
@@ -234,6 +235,7 @@ mod tests {
     #[test]
     fn names_beside() {
         assert_eq!(beside(Path::new("/x/a.heap"), "merged"), Path::new("/x/a.merged.heap"));
+        assert_eq!(beside(Path::new("a.heap.gz"), "image2"), Path::new("a.image2.heap"));
         assert_eq!(beside(Path::new("a"), "7"), Path::new("a.7.heap"));
     }
 }

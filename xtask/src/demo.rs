@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn the_first_row_is_found_below_the_words() {
-        let report = "attaching to pid 12: 4 probes\nTotal: 42.1 MB\n    40.0  95.0%  95.0%     40.0  95.0% audit_log_append\n     2.1   5.0% 100.0%      2.1   5.0% cache_put\n";
+        let report = "attaching to pid 12: 4 probes\nTotal: 42.1 MiB\n    40.0  95.0%  95.0%     40.0  95.0% audit_log_append\n     2.1   5.0% 100.0%      2.1   5.0% cache_put\n";
         assert_eq!(first_row(report), Some("audit_log_append"));
-        assert_eq!(first_row("Total: 0.0 MB\na b% c% d e% f\n"), None);
+        assert_eq!(first_row("Total: 0.0 MiB\na b% c% d e% f\n"), None);
     }
 }

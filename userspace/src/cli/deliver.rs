@@ -20,7 +20,7 @@ use super::flamegraph;
 use super::load::servers;
 use super::outcome::Outcome;
 use super::report;
-use super::results::{heap_name, is_same};
+use super::results::{heap_name, is_same, write_file};
 use super::term::Term;
 use crate::error::Error;
 use crate::image::Cache;
@@ -88,7 +88,7 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
     };
     // A profile that cannot be written is still shown: it may have taken hours. Once without names, which take time.
     let mut written = match &heap {
-        Some(path) => outfile::write(path, |out| body(None, out)).map_err(anyhow::Error::from),
+        Some(path) => write_file(path, None, |out| body(None, out)).map_err(anyhow::Error::from),
         None => Ok(()),
     };
     let (root, cache) = (finished.root.clone(), Cache::of_user());
@@ -97,7 +97,7 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
     let named = add_names_of_now(&mut named, pid, &sources).then_some(&named);
     let profile = named.unwrap_or(finished.profile);
     if let Some(path) = heap.as_ref().filter(|_| named.is_some() && written.is_ok()) {
-        written = outfile::write(path, |out| body(named, out)).map_err(anyhow::Error::from);
+        written = write_file(path, None, |out| body(named, out)).map_err(anyhow::Error::from);
     }
     match &heap {
         Some(path) if written.is_ok() => term.say(format_args!("profile written to {}", path.display())),
@@ -115,14 +115,8 @@ pub fn deliver(finished: &Finished<'_>, output: &OutputArgs, pid: u32, term: &mu
         let title = format!("pid {pid}");
         let is_empty = selection.total() <= 0.0;
         let format = flamegraph::check_name(path)?;
-        let drawn = outfile::write(path, |out| {
-            // A picture that says so, not one of another time under this name.
-            if is_empty {
-                flamegraph::draw_empty(&title, format, out)
-            } else {
-                flamegraph::draw(&selection, &options, &title, format, out)
-            }
-        });
+        // Of an empty profile a picture that says so, not one of another time under this name.
+        let drawn = write_file(path, Some(format), |out| flamegraph::draw(&selection, &options, &title, format, out));
         match drawn {
             Ok(()) if is_empty => term.say(format_args!("empty flame graph written to {}", path.display())),
             Ok(()) => term.say(format_args!("flame graph written to {}", path.display())),

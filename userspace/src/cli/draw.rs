@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -148,16 +148,13 @@ pub(super) fn html(selection: &Selection<'_>, options: &Options, subject: &str, 
         writeln!(out, "</ul>")?;
     }
     let mut picture = Vec::new();
-    match flame(selection, options, subject, &mut picture) {
-        // A frame of its own, since the picture has scripts and a size of its own.
-        Ok(()) => writeln!(
-            out,
-            "<h2>Flame graph</h2>\n<iframe title=\"flame graph\" src=\"data:image/svg+xml,{}\"></iframe>",
-            percent_encoded(&picture)
-        )?,
-        Err(error) if error.kind() == ErrorKind::InvalidInput => writeln!(out, "<p>Nothing to draw.</p>")?,
-        Err(error) => return Err(error),
-    }
+    flame(selection, options, subject, &mut picture)?;
+    // A frame of its own, since the picture has scripts and a size of its own.
+    writeln!(
+        out,
+        "<h2>Flame graph</h2>\n<iframe title=\"flame graph\" src=\"data:image/svg+xml,{}\"></iframe>",
+        percent_encoded(&picture)
+    )?;
     writeln!(
         out,
         "<h2>Call graph</h2>\n<div class=\"graph\">{}</div>",

@@ -5,7 +5,7 @@
 use super::term::Term;
 use crate::model::{Profile, is_lost};
 use crate::output::unmatched::unmatched;
-use crate::output::{Options, Selection};
+use crate::output::{Options, Selection, Value};
 use crate::symbolize::Symbols;
 use crate::units::counted;
 
@@ -15,10 +15,8 @@ const LISTED_PROBLEMS: usize = 5;
 /// Says on stderr what the numbers rest on and what is missing from them.
 pub fn explain(profile: &Profile, symbols: &Symbols, options: &Options, term: &mut Term) {
     explain_recording(profile, options, term);
-    let (all, unnamed) = symbols.counts();
-    if unnamed > 0 {
-        let of = counted(all as u64, "address", "addresses");
-        term.say(format_args!("unresolved: {unnamed} of {of} {} no name", if unnamed == 1 { "has" } else { "have" }));
+    if let Some(line) = unresolved(symbols.counts()) {
+        term.say(line);
     }
     for problem in symbols.problems().iter().take(LISTED_PROBLEMS) {
         term.say(format_args!("  {problem}"));
@@ -32,6 +30,45 @@ pub fn explain(profile: &Profile, symbols: &Symbols, options: &Options, term: &m
     }
 }
 
+/// How many addresses have no name, if any.
+fn unresolved((all, unnamed): (usize, usize)) -> Option<String> {
+    let of = counted(all as u64, "address", "addresses");
+    (unnamed > 0)
+        .then(|| format!("unresolved: {unnamed} of {of} {} no name", if unnamed == 1 { "has" } else { "have" }))
+}
+
+/// Addresses without names over a series: those of the profile that has the most.
+#[derive(Debug, Default)]
+pub struct Unnamed {
+    counts: (usize, usize),
+    name: String,
+    failures: Vec<String>,
+}
+
+impl Unnamed {
+    /// Takes in the names of one profile.
+    pub fn look(&mut self, symbols: &Symbols, name: &str) {
+        if symbols.counts().1 > self.counts.1 {
+            self.counts = symbols.counts();
+            name.clone_into(&mut self.name);
+        }
+        for failure in symbols.failures() {
+            if !self.failures.contains(failure) {
+                self.failures.push(failure.clone());
+            }
+        }
+    }
+
+    pub fn tell(&self, term: &mut Term) {
+        if let Some(line) = unresolved(self.counts) {
+            term.say(format_args!("{line} in {}", self.name));
+        }
+        for failure in &self.failures {
+            term.warn(failure);
+        }
+    }
+}
+
 /// Says which patterns find nothing in any of the selections.
 pub fn explain_unmatched(selections: &[&Selection<'_>], options: &Options, term: &mut Term) {
     let (first, others) = selections.split_first().expect("something is shown");
@@ -40,6 +77,10 @@ pub fn explain_unmatched(selections: &[&Selection<'_>], options: &Options, term:
             let what = if matches!(option, "--focus" | "--ignore") { "stack" } else { "function" };
             term.warn(format_args!("no {what} matches {option} {:?}", pattern.as_str()));
         }
+    }
+    let leaves = |selection: &&Selection<'_>| selection.walk(options, |_, _| Err(())).is_err();
+    if options.focus.is_some() && options.ignore.is_some() && !selections.iter().any(leaves) {
+        term.warn("--focus and --ignore together leave no stack");
     }
 }
 
@@ -51,8 +92,8 @@ pub fn explain_recording(profile: &Profile, options: &Options, term: &mut Term) 
         let basis = profile.basis(options.value.is_cumulative());
         let sum = profile.sum();
         let bytes = if options.value.is_cumulative() { sum.cumulative.est.bytes } else { sum.current.est.bytes };
-        if basis.samples == 0 && !options.value.is_cumulative() {
-            term.say(nothing_live(profile));
+        if let Some(line) = empty(profile, options.value) {
+            term.say(line);
         }
         let one_per = basis.one_per();
         if bytes > 0.0 && (one_per.is_some() || basis.variance > 0.0) {
@@ -74,6 +115,11 @@ pub fn explain_recording(profile: &Profile, options: &Options, term: &mut Term) 
     for note in profile.notes() {
         term.warn(note);
     }
+}
+
+/// Why nothing is in use, when nothing is.
+pub fn empty(profile: &Profile, value: Value) -> Option<String> {
+    (!value.is_cumulative() && profile.basis(false).samples == 0).then(|| nothing_live(profile))
 }
 
 /// Says why there is no table.

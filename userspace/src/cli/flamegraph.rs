@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::draw::page;
 use super::explain::{explain, explain_unmatched};
 use super::load::{Loaded, load, name_across_builds, name_all, options};
 use super::outcome::Outcome;
 use super::report_args::{FlamegraphArgs, Format};
-use super::results::{file, keep, named_format, picture};
+use super::results::{explain_idle, file, keep, named_format, picture, write_file};
 use super::term::Term;
 use crate::error::Error;
 use crate::outfile;
@@ -26,6 +26,9 @@ const FORMS: &str = ".svg, .html or .folded; .pdf is for call graphs: jeprobe re
 pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
     let output = file(args.output.as_ref());
     let format = form(output, args.folded)?;
+    if format == Format::Folded {
+        explain_idle(args.icicle.then_some("--icicle"), "folded", "pictures: svg and html", term);
+    }
     if let Some(path) = output {
         keep(output, args.profile.inputs.iter().chain(&args.base))?;
         outfile::check(path)?;
@@ -48,14 +51,9 @@ pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
     } else {
         explain_unmatched(&[&selection], &options, term);
     }
-    if lines.is_empty() {
-        let is_filtered = options.focus.is_some() || options.ignore.is_some();
-        let left = if is_filtered { " that --focus and --ignore leave" } else { "" };
-        bail!("there is nothing to draw in {subject}: no stack{left} has {}", options.value.title());
-    }
     let write = |out: &mut dyn Write| write_as(format, &lines, &flame, out);
     match output {
-        Some(path) => outfile::write(path, write)?,
+        Some(path) => write_file(path, Some(format), write)?,
         None => term.result(write)?,
     }
     explain(&profile, &symbols, &options, term);
@@ -77,7 +75,7 @@ pub(super) fn check_name(path: &Path) -> Result<Format, Error> {
     form(Some(path), false)
 }
 
-/// Draws a profile, as the file's name says. Nothing to draw is an error of kind `InvalidInput`.
+/// Draws a profile, as the file's name says.
 pub(super) fn draw(
     selection: &Selection<'_>,
     options: &Options,
@@ -86,14 +84,6 @@ pub(super) fn draw(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     write_as(format, &folded::lines(selection, options), &words(selection, options, subject, false), out)
-}
-
-/// The same of a profile in which nothing is live.
-pub(super) fn draw_empty(subject: &str, format: Format, out: &mut dyn Write) -> io::Result<()> {
-    match format {
-        Format::Folded => Ok(()),
-        _ => write_picture(format, subject, out, |out| flame::write_empty(subject, out)),
-    }
 }
 
 fn write_as(format: Format, lines: &[String], flame: &Flame, out: &mut dyn Write) -> io::Result<()> {

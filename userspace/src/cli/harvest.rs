@@ -22,6 +22,9 @@ use crate::symbolize::Sources;
 use crate::units::{SampleInterval, counted};
 use crate::{outfile, output};
 
+/// Bytes of the table's unit.
+const MIB: f64 = 1024.0 * 1024.0;
+
 /// For processes that ended before they could be asked.
 const UNKNOWN: &str = "unknown";
 
@@ -144,7 +147,7 @@ impl Harvest {
         writeln!(
             out,
             "{:>8} {:<16} {:>12} {:>12} {:>9} {:>7}  state",
-            "pid", "command", "inuse MB", "alloc MB", "samples", "lost"
+            "pid", "command", "inuse MiB", "alloc MiB", "samples", "lost"
         )?;
         for row in &self.rows {
             writeln!(
@@ -152,8 +155,8 @@ impl Harvest {
                 "{:>8} {:<16} {:>12.1} {:>12} {:>9} {:>7}  {}",
                 row.pid,
                 row.name,
-                row.inuse_bytes / 1e6,
-                row.alloc_bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.1}", bytes / 1e6)),
+                row.inuse_bytes / MIB,
+                row.alloc_bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.1}", bytes / MIB)),
                 row.samples,
                 row.lost,
                 row.state

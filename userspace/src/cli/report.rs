@@ -14,7 +14,7 @@ use super::explain::{explain, explain_unmatched};
 use super::load::{Loaded, load, name_across_builds, name_all, options, read, regex, same_kind, with_rows};
 use super::outcome::Outcome;
 use super::report_args::{Color, Format, Layout, PrintArgs, ReportArgs};
-use super::results::{Shown, explain_unused, file, format, is_flame, keep};
+use super::results::{Shown, explain_unused, file, format, is_flame, keep, write_file};
 use super::term::Term;
 use crate::error::Error;
 use crate::model::{Profile, StackId};
@@ -141,7 +141,7 @@ pub(super) fn print(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
     match file(args.output.as_ref()) {
-        Some(path) => Ok(outfile::write(path, write)?),
+        Some(path) => Ok(write_file(path, Some(format), write)?),
         None if args.no_pager || is_binary(format) => term.result(write),
         None => term.paged(write),
     }

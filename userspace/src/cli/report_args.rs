@@ -114,7 +114,7 @@ pub struct GranularityArgs {
 pub struct RowArgs {
     #[command(flatten)]
     pub granularity: GranularityArgs,
-    /// Bytes instead of MB.
+    /// Bytes instead of MiB.
     #[arg(long = "show_bytes", alias = "show-bytes")]
     pub show_bytes: bool,
     /// Order of rows [default: flat].

@@ -4,12 +4,20 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::report_args::{Color, Format, GranularityArgs, Layout, PrintArgs, RowArgs, ValueArgs};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::report_args::{Color, Format, GranularityArgs, Layout, PrintArgs, RowArgs, SortKey, ValueArgs};
 use super::term::Term;
 use crate::error::Error;
+use crate::outfile;
+
+/// End of names of gzipped files.
+const PACKED: &str = ".gz";
 
 /// Extensions of text, which any table may have.
 const TEXT: &[&str] = &["txt", "text", "out", "log"];
@@ -31,16 +39,17 @@ pub(super) fn format(print: &PrintArgs) -> Result<Format, Error> {
     }
 }
 
-/// The form that the name of a file stands for.
+/// The form that the name of a file stands for, gzipped or not.
 pub(super) fn named_format(path: &Path) -> Option<Format> {
     let name = path.file_name()?.to_str()?;
+    let name = name.strip_suffix(PACKED).unwrap_or(name);
     let ends = |ending: &str| name.ends_with(ending);
     Some(match () {
         () if ends(".speedscope.json") => Format::Speedscope,
         () if ends(".json") => Format::Json,
         () if ends(".csv") => Format::Csv,
         () if ends(".folded") => Format::Folded,
-        () if ends(".pb.gz") || ends(".pprof") || ends(".pb") => Format::Pprof,
+        () if ends(".pprof") || ends(".pb") => Format::Pprof,
         () if ends(".otlp") => Format::Otlp,
         () if ends(".dot") => Format::Dot,
         () if ends(".svg") => Format::Svg,
@@ -75,7 +84,26 @@ pub(super) fn heap_name(path: &Path) -> Result<(), Error> {
 }
 
 fn extension(path: &Path) -> Option<String> {
-    path.extension().map(|extension| extension.to_string_lossy().to_lowercase())
+    let name = path.file_name()?.to_string_lossy().to_lowercase();
+    let name = name.strip_suffix(PACKED).unwrap_or(&name);
+    Path::new(name).extension().map(|extension| extension.to_string_lossy().into_owned())
+}
+
+/// Writes a file, gzipped where its name says so; pprof's form is gzipped under any name.
+pub(super) fn write_file(
+    path: &Path,
+    format: Option<Format>,
+    body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Error> {
+    let is_packed = format != Some(Format::Pprof) && path.to_string_lossy().ends_with(PACKED);
+    outfile::write(path, |out| {
+        if !is_packed {
+            return body(out);
+        }
+        let mut packed = GzEncoder::new(out, Compression::default());
+        body(&mut packed)?;
+        packed.finish().map(drop)
+    })
 }
 
 /// `-` is standard output.
@@ -168,7 +196,7 @@ pub(super) fn explain_unused(
         ),
         (
             rows.show_bytes.then_some("--show_bytes"),
-            is_listing || !(is_flame || is_one(&[Svg, Pdf, Html])),
+            is_listing || is_one(&[Text, Tree, Dot]),
             "text, tree, dot, --peek and --tags",
         ),
         (
@@ -184,10 +212,18 @@ pub(super) fn explain_unused(
         ),
     ];
     for (option, acts, forms) in unused {
-        if let Some(option) = option.filter(|_| !acts) {
-            let here = if is_flame { "a flame graph" } else { shown.name() };
-            term.warn(format_args!("{option} has no effect on {here}; it has on {forms}"));
-        }
+        let here = if is_flame { "a flame graph" } else { shown.name() };
+        explain_idle(option.filter(|_| !acts), here, forms, term);
+    }
+    if rows.cum && rows.sort.is_some_and(|key| key != SortKey::Cum) {
+        term.warn("--sort has no effect beside --cum");
+    }
+}
+
+/// Says that an option does nothing here, when it was given.
+pub(super) fn explain_idle(option: Option<&str>, here: &str, forms: &str, term: &mut Term) {
+    if let Some(option) = option {
+        term.warn(format_args!("{option} has no effect on {here}; it has on {forms}"));
     }
 }
 
@@ -221,5 +257,10 @@ mod tests {
         assert_eq!([of("a.svg"), of("a.pdf"), of("a")], [Some(Format::Svg), Some(Format::Pdf), Some(Format::Svg)]);
         assert_eq!([of("a.html"), of("a.png")], [None, None]);
         assert_eq!(named_format(Path::new("a.pb")), Some(Format::Pprof));
+        assert_eq!([of("a.svg.gz"), of("a.gz"), of("a.png.gz")], [Some(Format::Svg), Some(Format::Svg), None]);
+        for (name, format) in [("a.pb.gz", Some(Format::Pprof)), ("a.json.gz", Some(Format::Json)), ("a.heap.gz", None)]
+        {
+            assert_eq!(named_format(Path::new(name)), format, "{name}");
+        }
     }
 }

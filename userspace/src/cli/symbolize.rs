@@ -14,7 +14,7 @@ use super::explain::explain;
 use super::load::{Loaded, load_files, name_all};
 use super::outcome::Outcome;
 use super::report_args::{Format, SymbolizeArgs};
-use super::results::{file, keep, name, named_format};
+use super::results::{file, keep, name, named_format, write_file};
 use super::term::Term;
 use crate::error::Error;
 use crate::model::{Kind, Profile};
@@ -76,7 +76,7 @@ pub(super) fn write_profile(
         None => symbolized::write(profile, symbols, out),
     };
     match file(Some(path)) {
-        Some(path) => Ok(outfile::write(path, write)?),
+        Some(path) => Ok(write_file(path, format, write)?),
         None => term.result(write),
     }
 }

@@ -7,15 +7,17 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::draw::page;
+use super::explain::{Unnamed, empty};
 use super::load::{file_name, name_across_builds, read, sources, split, value};
 use super::outcome::Outcome;
 use super::report_args::{Format, TimelineArgs};
-use super::results::{file, keep, picture};
+use super::results::{file, keep, picture, write_file};
 use super::term::Term;
 use crate::error::Error;
 use crate::outfile;
 use crate::web::dataset::Dataset;
 use crate::web::drawn;
+use crate::web::series::{basis, remarks};
 
 /// Runs the command.
 pub fn run(args: &TimelineArgs, term: &mut Term) -> Result<Outcome> {
@@ -31,22 +33,35 @@ pub fn run(args: &TimelineArgs, term: &mut Term) -> Result<Outcome> {
         outfile::check(path)?;
     }
     let sources = sources(&args.sources, program)?;
-    let mut series = Vec::new();
+    let value = value(args.value);
+    let (mut series, mut unnamed) = (Vec::new(), Unnamed::default());
     for (at, path) in files.iter().enumerate() {
         let profile = read(path)?;
         let symbols = name_across_builds(&profile, &sources);
+        let name = file_name(path);
+        if let Some(line) = empty(&profile, value) {
+            term.say(format_args!("{name}: {line}"));
+        }
+        unnamed.look(&symbols, &name);
         // One profile at a time is in memory with its stacks.
-        series.push(Arc::new(Dataset::new(at as u64, file_name(path), at as f64, &profile, &symbols).slim()));
+        series.push(Arc::new(Dataset::new(at as u64, name, at as f64, &profile, &symbols).slim()));
     }
-    let scene = drawn::timeline(&series, value(args.value));
+    let scene = drawn::timeline(&series, value);
     let write = |out: &mut dyn Write| match format {
         Format::Pdf => out.write_all(&scene.pdf()),
         Format::Html => page("Growth", scene.svg().as_bytes(), out),
         _ => out.write_all(scene.svg().as_bytes()),
     };
     match output {
-        Some(path) => outfile::write(path, write)?,
+        Some(path) => write_file(path, Some(format), write)?,
         None => term.result(write)?,
     }
+    if let Some(line) = basis(&series, value) {
+        term.say(line);
+    }
+    for line in remarks(&series, value) {
+        term.warn(line);
+    }
+    unnamed.tell(term);
     Ok(Outcome::Complete)
 }

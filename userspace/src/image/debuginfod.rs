@@ -208,13 +208,8 @@ impl Debuginfod {
         }
         let header = |name: &str| reply.headers().get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
         let total = header("content-length").or_else(|| header("x-debuginfod-size"));
-        let too_large = |bytes: u64| {
-            format!(
-                "{} MB are more than {} MB; raise DEBUGINFOD_MAXSIZE",
-                bytes / 1_000_000,
-                self.most_bytes / 1_000_000
-            )
-        };
+        let too_large =
+            |bytes: u64| format!("{bytes} bytes are more than {}; raise DEBUGINFOD_MAXSIZE", self.most_bytes);
         if let Some(total) = total.filter(|total| *total > self.most_bytes) {
             return Err(too_large(total));
         }

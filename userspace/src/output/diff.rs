@@ -1,7 +1,7 @@
 //! Two profiles side by side, row by row: what grew, shrank, came and went.
 //!
 //! ```text
-//! Total: 8.5 MB before, 10.2 MB after: +1.7 MB (+20.0%)
+//! Total: 8.5 MiB before, 10.2 MiB after: +1.7 MiB (+20.0%)
 //!     flat   change   before    after
 //!     +1.2     +1.2      0.0      1.2 new    cache_put
 //!     +0.5     +0.5      5.0      5.5 grown  session_open

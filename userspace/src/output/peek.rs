@@ -1,7 +1,7 @@
 //! Callers and callees of the functions that match: who makes them allocate, and where below them it is allocated.
 //!
 //! ```text
-//! small_user: 5.0 MB (59.1%) in and below it, 0.0 MB (0.0%) itself
+//! small_user: 5.0 MiB (59.1%) in and below it, 0.0 MiB (0.0%) itself
 //!      5.0 100.0%   called by main
 //!      5.0 100.0%   calls leaf
 //! ```

@@ -374,7 +374,7 @@ mod tests {
         for (granularity, names) in [
             (Granularity::Functions, ["make", "libx.so+0x7"]),
             (Granularity::Lines, ["make make.c:0", "libx.so+0x7"]),
-            (Granularity::Files, ["make.c", "libx.so+0x7"]),
+            (Granularity::Files, ["make.c", "?? (libx.so)"]),
             (Granularity::Addresses, ["0000000000000003 make make.c:0", "libx.so+0x7"]),
         ] {
             let table = table(&profile, &Options { granularity, ..Options::default() });

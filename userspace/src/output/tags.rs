@@ -1,7 +1,7 @@
 //! What each thread, process, host or other label of a profile holds.
 //!
 //! ```text
-//! thread: 8.5 MB
+//! thread: 8.5 MiB
 //!      6.0  70.6% worker
 //!      2.5  29.4% (none)
 //! ```

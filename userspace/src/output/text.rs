@@ -1,14 +1,16 @@
 //! jeprof's text layout.
 //!
 //! ```text
-//! Total: 3.3 MB
+//! Total: 3.3 MiB
 //!      3.1  95.2%  95.2%      3.1  95.2% leaf
 //!   flat    flat% running%    cumulative  name
 //! ```
 //!
 //! Columns `%8s %6s %6s %8s %6s %s`. The total is that of the whole profile, percentages are of what is left after focus
-//! and ignore. Sorted by flat number (or cumulative), descending, then by name. A row with both numbers 0 is not printed; nor
-//! is a total of 0, unless it is a difference. Stacks without a frame outside the allocator are the row `[no stack]`, which jeprof has only in the total. Bytes and objects are cut at the point, not rounded; MB are 2^20 bytes with one decimal.
+//! and ignore. Sorted by flat number (or cumulative), descending, then by name. A row with both numbers 0 is not printed.
+//! Bytes and objects are cut at the point, not rounded. Where jeprof's table is another: a total of 0 is printed too, stacks
+//! without a frame outside the allocator are the row `[no stack]`, which jeprof has only in the total, and what jeprof calls MB
+//! is MiB, as everywhere here.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -20,10 +22,8 @@ use super::whole::{cut, is_nothing};
 /// Writes the table.
 pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) -> io::Result<()> {
     let table = Table::new(selection, options);
-    if table.total != 0.0 || selection.has_base() {
-        let heading = format!("Total: {} {}", amount(table.total, options), unit(options));
-        writeln!(out, "{}", options.style.heading(&heading))?;
-    }
+    let heading = format!("Total: {} {}", amount(table.total, options), unit(options));
+    writeln!(out, "{}", options.style.heading(&heading))?;
     let mut running = 0.0;
     for row in table.rows.iter().take(options.limit.unwrap_or(usize::MAX)) {
         running += row.flat;
@@ -52,7 +52,7 @@ pub(super) fn unit(options: &Options) -> String {
     let measure = if options.value.is_bytes() { options.kind.amount() } else { options.kind.count() };
     match (options.value.is_bytes(), measure.unit.as_str()) {
         (true, "bytes") if options.show_bytes => "B".to_owned(),
-        (true, "bytes") => "MB".to_owned(),
+        (true, "bytes") => "MiB".to_owned(),
         (true, "nanoseconds") => "seconds".to_owned(),
         (true, _) => measure.unit,
         (false, _) => measure.name,

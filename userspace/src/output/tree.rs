@@ -1,7 +1,7 @@
 //! The call tree from the root down, as text.
 //!
 //! ```text
-//! Total: 8.5 MB
+//! Total: 8.5 MiB
 //!      8.5 100.0%      0.0 main
 //!      5.0  59.1%      0.0 ├─ small_user
 //!      5.0  59.1%      5.0 │  leaf                  the only child stands below its parent

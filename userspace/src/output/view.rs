@@ -61,13 +61,13 @@ pub struct Stack<'a> {
 impl Frame {
     /// The row that the frame belongs to.
     pub fn key(&self, granularity: Granularity) -> String {
+        if granularity == Granularity::Files {
+            return if self.file.is_empty() { self.unknown_file() } else { self.file.clone() };
+        }
         if !self.is_named {
             return self.label.clone();
         }
         let mut key = String::new();
-        if granularity == Granularity::Files {
-            return if self.file.is_empty() { self.label.clone() } else { self.file.clone() };
-        }
         if granularity == Granularity::Addresses {
             let _infallible = write!(key, "{:016x} ", self.address);
         }
@@ -80,6 +80,16 @@ impl Frame {
             let _infallible = write!(key, " {file}:{}", self.line);
         }
         key
+    }
+
+    /// The row of source files that are not known: one for each module, one for code outside of all.
+    fn unknown_file(&self) -> String {
+        match self.label.rsplit_once("+0x") {
+            Some((module, _)) => format!("?? ({module})"),
+            // What stands for frames is no address.
+            None if self.label.starts_with('[') => self.label.clone(),
+            None => "??".to_owned(),
+        }
     }
 }
 

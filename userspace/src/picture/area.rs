@@ -12,6 +12,10 @@ const LEFT: f64 = 84.0;
 const TOP: f64 = 70.0;
 const BOTTOM: f64 = 64.0;
 const NAMES: f64 = 330.0;
+/// Lines about the numbers, at most; one more says how many are not there.
+const REMARKS: usize = 5;
+const REMARK_FONT: f64 = 10.0;
+const REMARK_STEP: f64 = 14.0;
 const NAME_FONT: f64 = 11.0;
 const NAME_STEP: f64 = 15.0;
 /// Bands are told apart by hue and by neighbouring lightness.
@@ -39,14 +43,17 @@ pub struct Series<'a> {
     pub bands: Vec<(String, Vec<f64>)>,
     /// Everything else.
     pub rest: Vec<f64>,
+    /// What is to be known about the numbers, a line each below the axis.
+    pub remarks: Vec<String>,
     pub amount: &'a dyn Fn(f64) -> String,
 }
 
 /// Draws a series; with one moment it is a single column.
 pub fn area(series: &Series<'_>) -> Scene {
+    let remarks = remark_lines(&series.remarks);
     let mut scene = Scene {
         width: LEFT + PLOT.0 + NAMES,
-        height: TOP + PLOT.1 + BOTTOM,
+        height: TOP + PLOT.1 + BOTTOM + REMARK_STEP * remarks.len() as f64,
         title: series.title.clone(),
         ..Scene::default()
     };
@@ -76,6 +83,15 @@ pub fn area(series: &Series<'_>) -> Scene {
     let top = step * count as f64;
     let y_of = |value: f64| TOP + PLOT.1 * (1.0 - value / top);
     axes(&mut scene, series, &xs, (step, count));
+    for (line, at) in remarks.iter().zip(1_u32..) {
+        let y = TOP + PLOT.1 + BOTTOM - 20.0 + REMARK_STEP * f64::from(at);
+        scene.text(LEFT, y, REMARK_FONT, GREY, font::fitted(line, REMARK_FONT, PLOT.0 + NAMES - 20.0));
+    }
+    if bands.iter().all(|(_, values, _)| values.iter().all(|value| *value <= 0.0)) {
+        let (x, y, size) = (LEFT + PLOT.0 / 2.0, TOP + PLOT.1 / 2.0, 14.0);
+        let text = "nothing to show".to_owned();
+        scene.shapes.push(Shape::Text { x, y, size, anchor: Anchor::Middle, is_bold: false, colour: GREY, text });
+    }
 
     // From the bottom up; the largest lies lowest, where its shape is not bent by others.
     let mut floor = vec![0.0; xs.len()];
@@ -98,6 +114,15 @@ pub fn area(series: &Series<'_>) -> Scene {
     }
     draw_names(&mut scene, &names, series);
     scene
+}
+
+fn remark_lines(remarks: &[String]) -> Vec<String> {
+    let mut lines = remarks.to_vec();
+    if lines.len() > REMARKS + 1 {
+        lines.truncate(REMARKS);
+        lines.push(format!("and {} more remarks", remarks.len() - REMARKS));
+    }
+    lines
 }
 
 fn value(values: &[f64], at: usize) -> f64 {
@@ -215,9 +240,12 @@ mod tests {
         for (moments, values) in [(0, vec![]), (1, vec![5.0]), (2, vec![-1.0, f64::NAN]), (3, vec![1.0])] {
             let moments = (0..moments).map(|at| (at.to_string(), 0.0)).collect();
             let bands = vec![("a".repeat(500), values)];
-            let series =
-                Series { title: "t".into(), subtitle: String::new(), moments, bands, rest: vec![], amount: &amount };
-            assert!(!area(&series).svg().contains("NaN"));
+            let (title, subtitle) = ("t".into(), String::new());
+            let remarks = (0..9).map(|at| format!("remark {at}{}", "x".repeat(500))).collect();
+            let series = Series { title, subtitle, moments, bands, rest: vec![], remarks, amount: &amount };
+            let svg = area(&series).svg();
+            assert!(!svg.contains("NaN"));
+            assert!(svg.contains("remark 4x") && !svg.contains("remark 5x") && svg.contains("and 4 more remarks"));
         }
     }
 }

@@ -272,7 +272,7 @@ mod tests {
     use crate::output::graph::{Graph, Limits, select};
 
     fn drawn(graph: &Graph) -> super::Scene {
-        let amount = |value: f64| format!("{value:.1} MB");
+        let amount = |value: f64| format!("{value:.1} MiB");
         call_graph(graph, &Labels { title: "server".into(), lines: vec!["10 functions".into()], amount: &amount })
     }
 
@@ -282,10 +282,10 @@ mod tests {
         let stacks: [(&[usize], f64); 2] = [(&[0, 1], 30.0), (&[2, 2, 1], 10.0)];
         let scene = drawn(&select(&keys, stacks, &Limits::default()));
         let svg = scene.svg();
-        for text in ["audit_log_append", ">main<", ">30.0 MB (75.0%)<", ">of 40.0 MB (100.0%)<", "stroke-dasharray"] {
+        for text in ["audit_log_append", ">main<", ">30.0 MiB (75.0%)<", ">of 40.0 MiB (100.0%)<", "stroke-dasharray"] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        assert!(scene.postscript().contains("(of 40.0 MB \\(100.0%\\))"));
+        assert!(scene.postscript().contains("(of 40.0 MiB \\(100.0%\\))"));
         let pdf = scene.pdf();
         let text = String::from_utf8_lossy(&pdf);
         assert!(text.starts_with("%PDF-") && text.contains("audit_log_append"));

@@ -10,6 +10,8 @@ use std::io::{self, ErrorKind, Write};
 use inferno::flamegraph::{self, Direction, Palette, color::BasicPalette};
 use unicode_width::UnicodeWidthChar as _;
 
+use super::svg::escaped;
+
 /// Pixels; wide enough for three nested C++ names.
 const WIDTH: usize = 1600;
 /// Left empty at each side, and within a frame beside its label.
@@ -33,15 +35,19 @@ pub struct Flame {
     pub is_icicle: bool,
 }
 
-/// Draws folded lines: `root;caller;leaf NUMBER`, or `… BEFORE AFTER` for a differential graph. No line is an error of kind
-/// `InvalidInput`.
+/// Draws folded lines: `root;caller;leaf NUMBER`, or `… BEFORE AFTER` for a differential graph. Without a line the picture
+/// says that there is nothing; where nothing is left of what was before, widths are those of before.
 pub fn write(lines: &[String], flame: &Flame, mut out: impl Write) -> io::Result<()> {
     if lines.is_empty() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "no stack has anything to draw"));
+        return write_empty(flame, out);
     }
+    let gone = all_gone(lines);
+    let lines = gone.as_deref().unwrap_or(lines);
     let mut graph = flamegraph::Options::default();
     graph.title.clone_from(&flame.title);
-    graph.subtitle = Some(flame.subtitle.clone());
+    let left = if gone.is_some() { "; nothing is left, widths are those of before" } else { "" };
+    graph.subtitle = Some(format!("{}{left}", flame.subtitle));
+    graph.negate_differentials = gone.is_some();
     flame.unit.clone_into(&mut graph.count_name);
     graph.image_width = Some(WIDTH);
     graph.font_size = usize::from(FONT_SIZE);
@@ -67,16 +73,29 @@ pub fn write(lines: &[String], flame: &Flame, mut out: impl Write) -> io::Result
     }
 }
 
-/// The graph of a profile in which nothing is live.
-pub fn write_empty(subject: &str, mut out: impl Write) -> io::Result<()> {
-    let (middle, height) = (WIDTH / 2, 6 * FONT_SIZE);
-    let subject = subject.replace('&', "&amp;").replace('<', "&lt;");
+/// Lines of a difference in which nothing is left, with their numbers exchanged: a frame needs a width.
+fn all_gone(lines: &[String]) -> Option<Vec<String>> {
+    // A line with one number is never one of nothing.
+    let exchanged = |line: &String| {
+        let (stack, before) = line.strip_suffix(" 0")?.rsplit_once(' ')?;
+        Some(format!("{stack} 0 {before}"))
+    };
+    lines.iter().map(exchanged).collect()
+}
+
+/// The graph of a profile with nothing to draw.
+fn write_empty(flame: &Flame, mut out: impl Write) -> io::Result<()> {
+    let (middle, line) = (WIDTH / 2, 2 * FONT_SIZE);
+    let text = |at: u16, text: &str| format!("<text x=\"{middle}\" y=\"{}\">{}</text>\n", at * line, escaped(text));
     writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" font-family=\"monospace\" \
-         font-size=\"{FONT_SIZE}\" text-anchor=\"middle\">\n<rect width=\"100%\" height=\"100%\" fill=\"#f8f8f8\"/>\n\
-         <text x=\"{middle}\" y=\"{}\">{subject}: no live sampled memory</text>\n</svg>",
-        height / 2
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{}\" \
+         font-family=\"monospace\" font-size=\"{FONT_SIZE}\" text-anchor=\"middle\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#f8f8f8\"/>\n{}{}{}</svg>",
+        4 * line,
+        text(1, &flame.title),
+        text(2, &flame.subtitle),
+        text(3, "nothing to show")
     )
 }
 
@@ -145,8 +164,11 @@ pub fn human(value: f64, is_bytes: bool) -> String {
     if !is_bytes {
         return format!("{value:.0} objects");
     }
-    let mut value = value;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
+    if value.abs() < 1024.0 {
+        return format!("{value:.0} B");
+    }
+    let mut value = value / 1024.0;
+    for unit in ["KiB", "MiB", "GiB"] {
         if value.abs() < 1024.0 {
             return format!("{value:.1} {unit}");
         }
@@ -169,7 +191,8 @@ mod tests {
 
     #[test]
     fn totals_are_given_in_the_unit_that_keeps_them_short() {
-        assert_eq!(human(1023.0, true), "1023.0 B");
+        assert_eq!(human(1023.0, true), "1023 B");
+        assert_eq!(human(-0.2, true), "0 B");
         assert_eq!(human(3.5 * 1048576.0, true), "3.5 MiB");
         assert_eq!(human(2048.0, false), "2048 objects");
     }
@@ -197,6 +220,20 @@ mod tests {
         assert_eq!(super::fit("数据库", 37.0), "数..");
         assert_eq!(super::fit("&lt;数据", 30.0), "&lt;..");
         assert_eq!(super::fit("数据库", 20.0), "");
+    }
+
+    #[test]
+    fn nothing_is_a_picture_too() {
+        let svg = svg(&[], false);
+        assert!(svg.contains(">of it<") && svg.contains(">nothing to show<") && svg.ends_with("</svg>\n"), "{svg}");
+    }
+
+    #[test]
+    fn what_is_all_gone_is_blue_and_as_wide_as_it_was() {
+        let svg = svg(&["main;one 10 0", "main;two 30 0"], false);
+        assert!(svg.contains("two (30 bytes, 75.00%; -75.00%)") && svg.contains("nothing is left"), "{svg}");
+        assert!(super::all_gone(&["main;one 10 0".into(), "main;two 30 1".into()]).is_none());
+        assert!(super::all_gone(&["main;f 10".into()]).is_none());
     }
 
     #[test]

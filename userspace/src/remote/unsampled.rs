@@ -126,21 +126,21 @@ impl Unsampled {
 
     /// Lower case, no trailing stop.
     fn line(&self) -> Option<String> {
-        let megabytes = |bytes: f64| bytes / f64::from(1 << 20);
+        let mebibytes = |bytes: f64| bytes / f64::from(1 << 20);
         if let Some(Gap { missing, live }) = self.bound() {
             return Some(format!(
-                "up to {:.1} MB of the {:.1} MB that the process has beside its files were allocated while sampling was off, so never \
-                 sampled, or are no heap: they have no stack here; {FROM_THE_START}",
-                megabytes(missing),
-                megabytes(live)
+                "up to {:.1} MiB of the {:.1} MiB that the process has beside its files were allocated while sampling was off, so never \
+                 sampled, or are no heap: they are in no row here; {FROM_THE_START}",
+                mebibytes(missing),
+                mebibytes(live)
             ));
         }
         let Gap { missing, live } = self.found?;
         Some(format!(
-            "about {:.1} MB of {:.1} MB live at one time had been allocated while sampling was off, so never sampled: what is \
-             left of them has no stack here; {FROM_THE_START}",
-            megabytes(missing),
-            megabytes(live)
+            "about {:.1} MiB of {:.1} MiB live at one time had been allocated while sampling was off, so never sampled: what is \
+             left of them is in no row here; {FROM_THE_START}",
+            mebibytes(missing),
+            mebibytes(live)
         ))
     }
 }
@@ -241,7 +241,7 @@ mod tests {
         let mut unsampled = Unsampled::default();
         unsampled.add(seen(64 * MB, 0, 0));
         assert!(
-            unsampled.line().is_some_and(|line| line.starts_with("about 64.0 MB of 64.0 MB live")),
+            unsampled.line().is_some_and(|line| line.starts_with("about 64.0 MiB of 64.0 MiB live")),
             "{unsampled:?}"
         );
     }

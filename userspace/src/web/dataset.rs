@@ -60,6 +60,8 @@ pub(super) struct About {
     /// Lines about what was lost, noted or not resolved.
     pub(super) losses: Vec<String>,
     pub(super) notes: Vec<String>,
+    /// What is to be known about cumulative numbers that do not begin with the process.
+    pub(super) since: Option<&'static str>,
     pub(super) unresolved: Vec<String>,
 }
 
@@ -186,12 +188,8 @@ fn about(profile: &Profile, symbols: &Symbols, totals: Numbers) -> About {
         totals,
         interval: profile.interval().0,
         has_cumulative: profile.has_cumulative(),
-        notes: profile
-            .allocated_since()
-            .map(ToOwned::to_owned)
-            .into_iter()
-            .chain(profile.notes().iter().cloned())
-            .collect(),
+        notes: profile.notes().to_vec(),
+        since: profile.allocated_since(),
         ..About::default()
     };
     let bases = [false, true].map(|is_cumulative| profile.basis(is_cumulative));

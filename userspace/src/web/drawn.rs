@@ -7,6 +7,7 @@ use std::sync::Arc;
 use regex::Regex;
 
 use super::dataset::Dataset;
+use super::series::{basis, remarks};
 use crate::output::graph::{Limits, select};
 use crate::output::{Numbers, Value};
 use crate::picture::area::{Series, area};
@@ -124,8 +125,10 @@ pub fn timeline(series: &[Arc<Dataset>], value: Value) -> Scene {
         }
         _ => "one profile".to_owned(),
     };
+    let title = format!("Heap: {}", value.title());
+    let remarks = basis(series, value).into_iter().chain(remarks(series, value)).collect();
     let amount = |value: f64| human(value, is_bytes);
-    area(&Series { title: format!("Heap: {}", value.title()), subtitle, moments, bands, rest, amount: &amount })
+    area(&Series { title, subtitle, moments, bands, rest, remarks, amount: &amount })
 }
 
 #[cfg(test)]
@@ -175,6 +178,7 @@ mod tests {
         let series = [Arc::new(data("a", 1e6)), Arc::new(data("b", 3e6))];
         let svg = timeline(&series, Value::InuseSpace).svg_element();
         assert!(svg.contains("keep: 2.9 MiB") && !svg.contains("everything else"), "{svg}");
-        assert!(timeline(&[], Value::InuseSpace).svg_element().contains("one profile"));
+        let nothing = timeline(&[], Value::InuseSpace).svg_element();
+        assert!(nothing.contains("one profile") && nothing.contains(">nothing to show<"), "{nothing}");
     }
 }

@@ -17,6 +17,7 @@ pub mod drawn;
 mod guard;
 pub mod live;
 mod query;
+pub mod series;
 pub mod server;
 mod source;
 mod tree;

@@ -81,7 +81,7 @@ pub(super) fn about(about: &About) -> Json {
         "coarsest": about.coarsest,
         "hasCumulative": about.has_cumulative,
         "losses": about.losses,
-        "notes": about.notes,
+        "notes": about.since.into_iter().chain(about.notes.iter().map(String::as_str)).collect::<Vec<_>>(),
         "unresolved": about.unresolved,
     })
 }
