@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jeprobe_tests::oracle::{is_installed, profile_of, program, same, same_with};
-use jeprobe_tests::{TempDir, artefact, skip};
+use jeprobe_tests::{Run, TempDir, artefact, skip};
 
 const DEBIANS: &str = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
 
@@ -105,7 +105,16 @@ fn interactive_commands() {
     let directory = profile_of(Path::new(&name), Path::new(DEBIANS), "lg_prof_sample:0");
     let commands = "top3\ntop --cum\ntop2 -main\ntext4 -lines\nlist main\ndisasm ^main -nothing\n\nbogus\nhelp\ntop5 --lines --cum\ncallgrind out.cg\nquit\ntop\n";
     same_with(directory.path(), &["--interactive", "--show_bytes", &name, "p.heap"], commands);
-    assert!(fs::read_to_string(directory.join("out.cg")).is_ok_and(|text| text.starts_with("events: Hits\n")));
+    let written = |name: &str| fs::read_to_string(directory.join(name)).unwrap_or_default();
+    assert!(written("out.cg").starts_with("events: Hits\n"));
+    let own = Run::new(artefact::jeprof()).dir(directory.path()).args(["--interactive", &name, "p.heap"]);
+    own.input("callgrind > redirected.cg\ntop > top.txt\nweblist main > page.html\ntop >> top.txt\nquit\n")
+        .finish()
+        .ok()
+        .discard();
+    assert_eq!(written("redirected.cg"), written("out.cg"));
+    assert_eq!(written("top.txt").matches("Total: ").count(), 2, "{}", written("top.txt"));
+    assert!(written("page.html").starts_with("<!DOCTYPE html>"), "{}", written("page.html"));
 }
 
 /// Runs a tool that must succeed.

@@ -256,6 +256,7 @@ fn a_terminal_gets_colours_a_pager_and_names_that_fit() {
     assert!(missing.stdout.contains("Total: 8.5 MiB"), "{missing}");
     let failing = on_terminal(&[("PAGER", "exit 3"), ("TERM", "xterm")]);
     assert!(failing.stdout.contains("the pager `exit 3` failed (exit status: 3)"), "{failing}");
+    assert!(failing.stdout.contains("Total: 8.5 MiB"), "{failing}");
     let dumb = on_terminal(&[("PAGER", "sed s/^/paged:/"), ("TERM", "dumb")]);
     assert!(dumb.stdout.contains("Total: 8.5 MiB") && !dumb.stdout.contains("paged:"), "{dumb}");
     let plain = on_terminal(&[("PAGER", "cat"), ("TERM", "xterm"), ("NO_COLOR", "1")]);

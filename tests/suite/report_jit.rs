@@ -1,4 +1,4 @@
-//! Names of code that a program made itself: node's functions, from the map that it writes for perf.
+//! Names of code that a program made itself: node's functions, from the files that it writes for perf.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,8 +16,19 @@ console.log('ready', sum);
 process.stdin.on('data', () => process.exit(0));
 ";
 
+/// A list of functions in `/tmp`.
 #[test]
 fn functions_of_node_are_named_when_it_has_ended() {
+    functions_are_named("--perf-basic-prof");
+}
+
+/// Records beside the program, with the code.
+#[test]
+fn functions_of_a_jitdump_are_named_when_it_is_gone() {
+    functions_are_named("--perf-prof");
+}
+
+fn functions_are_named(option: &str) {
     let Some(node) = find("node") else { skip!("no node") };
     if artefact::library().is_none() {
         skip!("the C library's allocator has no profile");
@@ -29,7 +40,7 @@ fn functions_of_node_are_named_when_it_has_ended() {
     let mut target = Run::preloaded(node)
         .dir(directory.path())
         .conf("prof:true,prof_active:true,lg_prof_sample:15")
-        .args(["--perf-basic-prof", "--interpreted-frames-native-stack"])
+        .args([option, "--interpreted-frames-native-stack"])
         .arg(&script)
         .spawn();
     target.ready();
@@ -40,6 +51,7 @@ fn functions_of_node_are_named_when_it_has_ended() {
     target.tell("end");
     target.finish().discard();
     let _not_written = fs::remove_file(&map);
+    let _not_written = fs::remove_file(directory.join(format!("jit-{pid}.dump")));
     let dump = dump.ok();
     assert!(dump.stderr.contains("profile written"), "{dump}");
     let heap = fs::read_to_string(directory.join("p.heap")).expect("text");

@@ -321,3 +321,75 @@ fn a_series_says_what_its_numbers_rest_on() {
     }
     assert!(ended.stderr.contains(" no name in hand.heap\n"), "{ended}");
 }
+
+#[test]
+fn a_difference_says_how_far_it_may_be_off() {
+    let directory = directory();
+    for args in [
+        &["diff", "hand_base.heap", "hand.heap"][..],
+        &["report", "--base", "hand_base.heap", "hand.heap"],
+        &["flamegraph", "--base", "hand_base.heap", "hand.heap"],
+    ] {
+        let ended = run(&directory, args).ok();
+        for line in ["the old profile:\n", "the new profile:\n", "standard error of the difference: at most "] {
+            assert!(ended.stderr.contains(line), "{args:?}: {line:?} is missing in {ended}");
+        }
+    }
+    // Counts of what was allocated in one of them only: unknown is not 0.
+    let heap = fs::read_to_string(fixture("hand.heap")).expect("readable");
+    let without: String = heap
+        .lines()
+        .map(|line| match line.split_once(" [") {
+            Some((live, _)) => format!("{live} [0: 0]\n"),
+            None => format!("{line}\n"),
+        })
+        .collect();
+    fs::write(directory.path().join("without.heap"), without).expect("writable");
+    for args in [
+        &["diff", "--alloc_space", "hand.heap", "without.heap"][..],
+        &["report", "--alloc_space", "--base", "hand.heap", "without.heap"],
+        &["flamegraph", "--alloc_space", "--base", "hand.heap", "without.heap"],
+    ] {
+        refused(
+            &directory,
+            args,
+            &["the new profile has no cumulative counts, so what was allocated cannot be compared"],
+        );
+    }
+}
+
+#[test]
+fn tags_know_the_processes_of_a_sum() {
+    let directory = directory();
+    let heap = fs::read_to_string(fixture("hand.heap")).expect("readable");
+    for (name, pid) in [("one.heap", 7), ("two.heap", 8)] {
+        let own = format!("{heap}# jeprobe 1\n# process {pid} /bin/x\n# end\n");
+        fs::write(directory.path().join(name), own).expect("writable");
+    }
+    let summed = run(&directory, &["report", "--tags", "one.heap", "two.heap"]).ok();
+    run(&directory, &["merge", "one.heap", "two.heap", "-o", "m.heap"]).ok().discard();
+    let merged = run(&directory, &["report", "--tags", "m.heap"]).ok();
+    assert_eq!(summed.stdout, merged.stdout);
+    let shares = summed
+        .stdout
+        .lines()
+        .filter(|line| line.contains("50.0%") && (line.ends_with(" 7 x") || line.ends_with(" 8 x")));
+    assert_eq!(shares.count(), 2, "{summed}");
+    // A number that is 0 is no label to pprof.
+    run(&directory, &["report", "m.heap", "-o", "m.pb.gz"]).ok().discard();
+    let again = run(&directory, &["report", "--tags", "m.pb.gz"]).ok();
+    assert!(again.stdout.contains("thread: "), "{again}");
+}
+
+#[test]
+fn json_tells_every_interval_and_the_error() {
+    let directory = directory();
+    let heap = fs::read_to_string(fixture("hand.heap")).expect("readable");
+    let mixed = format!("{heap}# jeprobe 1\n# sampled live 90 1000000000000 256 524288\n# end\n");
+    fs::write(directory.path().join("mixed.heap"), mixed).expect("writable");
+    let ended = run(&directory, &["report", "--format", "json", "mixed.heap"]).ok();
+    let wanted = "{\"value\":\"inuse_space\",\"samples\":90,\"standard_error\":1000000.0,\"finest_interval_bytes\":256,\
+                  \"coarsest_interval_bytes\":524288}";
+    assert!(ended.stdout.contains(wanted), "{}", &ended.stdout[..ended.stdout.len().min(2000)]);
+    assert!(ended.stderr.contains("estimated from 90 samples, one per 256 to 524288 bytes; "), "{ended}");
+}

@@ -198,6 +198,9 @@ impl Error {
                 Some("jeprobe diff OLD NEW; for several on a side, sum them first: jeprobe merge A B -o OUT".into())
             }
             Error::NoSeries { .. } => Some("name them in the order of time: jeprobe timeline A B C".into()),
+            Error::Pattern { why, .. } if why.contains("look") || why.contains("backreferences") => {
+                Some("leave it out here; `jeprof` takes Perl's expressions".into())
+            }
             Error::Pattern { .. } => Some(r"put \ before what shall stand for itself: \( \[ \{ \* \+ \? \| \.".into()),
             Error::Directory { .. } => Some("check the spelling".into()),
             Error::Server { .. } => Some("name it with its protocol: --debuginfod https://HOST".into()),

@@ -7,7 +7,7 @@
 
 use anyhow::Result;
 
-use super::explain::{explain, explain_recording, explain_unmatched};
+use super::explain::{explain_difference, explain_unmatched};
 use super::load::{Loaded, load_two, name_across_builds, options, with_rows};
 use super::outcome::Outcome;
 use super::report::{adopt, by_dot, check, print, style, write};
@@ -47,9 +47,6 @@ pub fn run(args: &DiffArgs, term: &mut Term) -> Result<Outcome> {
         Format::Csv => diff::write_csv(&selection, &options, out),
         other => write(&selection, &options, other, &subject, out),
     })?;
-    term.heading("the old profile:");
-    explain_recording(&old, &options, term);
-    term.heading("the new profile:");
-    explain(&profile, &symbols, &options, term);
+    explain_difference((&old, &profile), &symbols, &options, term);
     Ok(Outcome::Complete)
 }

@@ -139,11 +139,9 @@ pub(super) fn html(selection: &Selection<'_>, options: &Options, subject: &str, 
     let since = profile.allocated_since().filter(|_| options.value.is_cumulative());
     if profile.losses().next().is_some() || !profile.notes().is_empty() || since.is_some() {
         writeln!(out, "<ul class=\"lost\">")?;
-        for (reason, count) in profile.losses() {
-            writeln!(out, "<li>lost: {count} {}; {}</li>", escaped(reason.meaning()), escaped(reason.remedy()))?;
-        }
-        for note in since.into_iter().chain(profile.notes().iter().map(String::as_str)) {
-            writeln!(out, "<li>{}</li>", escaped(note))?;
+        let notes = since.into_iter().chain(profile.notes().iter().map(String::as_str)).map(ToOwned::to_owned);
+        for line in profile.lost().chain(notes) {
+            writeln!(out, "<li>{}</li>", escaped(&line))?;
         }
         writeln!(out, "</ul>")?;
     }

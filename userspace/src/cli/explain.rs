@@ -2,10 +2,13 @@
 //! addresses without names and why.
 #![forbid(unsafe_code)]
 
+use std::convert::Infallible;
+
 use super::term::Term;
-use crate::model::{Profile, is_lost};
+use crate::model::Profile;
 use crate::output::unmatched::unmatched;
 use crate::output::{Options, Selection, Value};
+use crate::picture::flame::human;
 use crate::symbolize::Symbols;
 use crate::units::counted;
 
@@ -69,6 +72,25 @@ impl Unnamed {
     }
 }
 
+/// The same of a difference: of both sides, and how far the difference may be off.
+pub fn explain_difference(
+    (before, after): (&Profile, &Profile),
+    symbols: &Symbols,
+    options: &Options,
+    term: &mut Term,
+) {
+    term.heading("the old profile:");
+    explain_recording(before, options, term);
+    term.heading("the new profile:");
+    explain(after, symbols, options, term);
+    let is_cumulative = options.value.is_cumulative();
+    let variance = before.basis(is_cumulative).variance + after.basis(is_cumulative).variance;
+    if variance > 0.0 && options.value.is_bytes() {
+        // Samples that both profiles hold cancel out.
+        term.say(format_args!("standard error of the difference: at most {}", human(variance.sqrt(), true)));
+    }
+}
+
 /// Says which patterns find nothing in any of the selections.
 pub fn explain_unmatched(selections: &[&Selection<'_>], options: &Options, term: &mut Term) {
     let (first, others) = selections.split_first().expect("something is shown");
@@ -78,9 +100,25 @@ pub fn explain_unmatched(selections: &[&Selection<'_>], options: &Options, term:
             term.warn(format_args!("no {what} matches {option} {:?}", pattern.as_str()));
         }
     }
+    if options.focus.is_none() && options.ignore.is_none() {
+        return;
+    }
     let leaves = |selection: &&Selection<'_>| selection.walk(options, |_, _| Err(())).is_err();
     if options.focus.is_some() && options.ignore.is_some() && !selections.iter().any(leaves) {
         term.warn("--focus and --ignore together leave no stack");
+    } else if !first.has_base() && others.is_empty() && first.total() > 0.0 {
+        let mut shown = 0.0;
+        let Ok(_) = first.walk::<Infallible>(options, |stack, _| {
+            shown += stack.numbers[options.value as usize];
+            Ok(())
+        });
+        let amount = |value: f64| human(value, options.value.is_bytes());
+        let share = 100.0 * shown / first.total();
+        term.say(format_args!(
+            "--focus and --ignore leave {} of {}, {share:.1}%; percentages are of what is left",
+            amount(shown),
+            amount(first.total())
+        ));
     }
 }
 
@@ -108,9 +146,8 @@ pub fn explain_recording(profile: &Profile, options: &Options, term: &mut Term) 
     if let Some(line) = profile.allocated_since().filter(|_| options.value.is_cumulative()) {
         term.say(line);
     }
-    for (reason, count) in profile.losses() {
-        let what = if is_lost(reason) { "lost: " } else { "" };
-        term.warn(format_args!("{what}{count} {}; {}", reason.meaning(), reason.remedy()));
+    for line in profile.lost() {
+        term.warn(line);
     }
     for note in profile.notes() {
         term.warn(note);

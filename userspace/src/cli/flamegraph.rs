@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::draw::page;
-use super::explain::{explain, explain_unmatched};
-use super::load::{Loaded, load, name_across_builds, name_all, options};
+use super::explain::{explain, explain_difference, explain_unmatched};
+use super::load::{Loaded, load, name_across_builds, name_all, options, same_counts};
 use super::outcome::Outcome;
 use super::report_args::{FlamegraphArgs, Format};
 use super::results::{explain_idle, file, keep, named_format, picture, write_file};
@@ -38,16 +38,19 @@ pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
     let name = if args.base.is_some() { name_across_builds } else { name_all };
     let symbols = name(&profile, &sources);
     let selection = Selection::new(&profile, &symbols, options.value);
+    let mut before = None;
     let mut lines = folded::lines(&selection, &options);
     let mut flame = words(&selection, &options, &subject, args.icicle);
     if let Some(base) = &args.base {
-        let before = load(&args.profile.with_inputs(vec![base.clone()]))?;
-        let symbols = name(&before.profile, &before.sources);
-        let old = Selection::new(&before.profile, &symbols, options.value);
+        let loaded = load(&args.profile.with_inputs(vec![base.clone()]))?;
+        same_counts(&loaded.profile, &profile, options.value)?;
+        let symbols = name(&loaded.profile, &loaded.sources);
+        let old = Selection::new(&loaded.profile, &symbols, options.value);
         explain_unmatched(&[&selection, &old], &options, term);
         let change = human(old.total(), options.value.is_bytes());
-        flame.subtitle = format!("{}; before, {}: {change}; red grew, blue shrank", flame.subtitle, before.subject);
+        flame.subtitle = format!("{}; before, {}: {change}; red grew, blue shrank", flame.subtitle, loaded.subject);
         lines = differences(&folded::lines(&old, &options), &lines);
+        before = Some(loaded.profile);
     } else {
         explain_unmatched(&[&selection], &options, term);
     }
@@ -56,7 +59,10 @@ pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
         Some(path) => write_file(path, Some(format), write)?,
         None => term.result(write)?,
     }
-    explain(&profile, &symbols, &options, term);
+    match &before {
+        Some(before) => explain_difference((before, &profile), &symbols, &options, term),
+        None => explain(&profile, &symbols, &options, term),
+    }
     Ok(Outcome::Complete)
 }
 

@@ -1,7 +1,7 @@
 //! Profiles and choices of a command line: read, checked, turned into what the outputs take.
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -16,8 +16,9 @@ use crate::image::Cache;
 use crate::image::bytes::Bytes;
 use crate::image::debuginfod::Debuginfod;
 use crate::input;
-use crate::model::{Profile, printable};
+use crate::model::{Named, Profile, printable};
 use crate::output::symbolized::site;
+use crate::output::tags::{PROCESS, process};
 use crate::output::{Granularity, Options, Sort, Value};
 use crate::progress::Working;
 use crate::symbolize::{Function, Site, Sources, Symbols, resolve};
@@ -35,20 +36,31 @@ pub(super) struct Loaded {
 
 /// Reads the profiles; the first argument is the program when it is an ELF file.
 pub(super) fn load(args: &ProfileArgs) -> Result<Loaded> {
-    load_files(&args.inputs, &args.sources)
+    load_files(&args.inputs, &args.sources, false)
+}
+
+/// The same with the process of each part, where there are several.
+pub(super) fn load_labelled(args: &ProfileArgs) -> Result<Loaded> {
+    load_files(&args.inputs, &args.sources, true)
 }
 
 /// The same for a command that shows nothing.
-pub(super) fn load_files(inputs: &[PathBuf], args: &SourceArgs) -> Result<Loaded> {
+pub(super) fn load_files(inputs: &[PathBuf], args: &SourceArgs, is_labelled: bool) -> Result<Loaded> {
     let (program, files) = split(inputs)?;
     let sources = sources(args, program)?;
-    let mut profile = read(&files[0])?;
-    if files.len() > 1 {
-        profile.name_notes(&file_name(&files[0]));
-    }
+    let part = |path: &PathBuf| -> Result<Profile> {
+        let mut profile = read(path)?;
+        if files.len() > 1 {
+            profile.name_notes(&file_name(path));
+            if is_labelled {
+                profile.label_all(&[(PROCESS.to_owned(), process(&profile).unwrap_or_else(|| file_name(path)))]);
+            }
+        }
+        Ok(profile)
+    };
+    let mut profile = part(&files[0])?;
     for path in &files[1..] {
-        let mut other = read(path)?;
-        other.name_notes(&file_name(path));
+        let other = part(path)?;
         same_kind(&profile, &other, path)?;
         profile.merge(&other);
     }
@@ -83,6 +95,7 @@ pub(super) fn load_two(args: &ProfileArgs) -> Result<(Profile, Loaded)> {
     let subject = format!("{} - {}", file_name(new), file_name(old));
     let (before, profile) = (read(old)?, read(new)?);
     same_kind(&before, &profile, new)?;
+    same_counts(&before, &profile, value(args.value))?;
     Ok((before, Loaded { profile, sources, subject }))
 }
 
@@ -96,52 +109,79 @@ pub(super) fn same_kind(profile: &Profile, other: &Profile, path: &Path) -> Resu
     bail!("{} measures {}, the others {}: they cannot be put together", path.display(), words(other), words(profile));
 }
 
+/// Fails when what was allocated is counted in one of two profiles that are compared, and not in the other.
+pub(super) fn same_counts(old: &Profile, new: &Profile, value: Value) -> Result<()> {
+    let is_unknown = |profile: &Profile| !profile.has_cumulative() && profile.stack_count() > 0;
+    if value.is_cumulative() && is_unknown(old) != is_unknown(new) {
+        let which = if is_unknown(old) { "old" } else { "new" };
+        bail!("the {which} profile has no cumulative counts, so what was allocated cannot be compared");
+    }
+    Ok(())
+}
+
 /// Names of all addresses: those that the profile brings, else looked up in files.
 pub(super) fn name_all(profile: &Profile, sources: &Sources) -> Symbols {
     let working = Working::on("looking up names", 0);
     let mut symbols = resolve(profile, sources);
     drop(working);
+    // Of short names that the file cut off several complete ones: none.
+    let mut shared: HashMap<String, Option<&str>> = HashMap::new();
+    let is_cut = |named: &&Named| named.full != named.short && named.full.contains('(');
+    for named in profile.names().values().flatten().filter(is_cut) {
+        let full = shared.entry(named.short.clone()).or_insert(Some(&named.full));
+        *full = full.filter(|full| *full == named.full);
+    }
     for (&avma, functions) in profile.names() {
         let label = profile.mappings().find(avma).map_or_else(
             || format!("{avma:016x}"),
             |mapping| format!("{}+{:#x}", mapping.short_name(), mapping.file_offset(avma)),
         );
-        let functions: Vec<_> = functions.iter().filter(|named| !named.short.is_empty()).cloned().collect();
+        let mut functions: Vec<_> = functions.iter().filter(|named| !named.short.is_empty()).cloned().collect();
+        for named in &mut functions {
+            if shared.get(&named.short).is_some_and(Option::is_none) {
+                named.short.clone_from(&named.full);
+            }
+        }
         let is_allocator = profile.is_allocator(avma);
         symbols.insert(avma, Site { is_allocator, ..site(&functions, label) });
     }
     let rebuilt = profile.mappings().rebuilt();
-    if rebuilt.is_empty() {
-        return symbols;
-    }
-    full_names_where(symbols, |avma| {
-        profile
-            .mappings()
-            .find(avma)
-            .and_then(|mapping| mapping.path.file_name())
-            .is_some_and(|name| rebuilt.contains(name))
+    full_names_where(symbols, |avma, function| {
+        // Overloads and instances of templates have arguments that tell them apart; static functions have their address.
+        function.full != function.short && Some(function.full.as_str()) != marked(&function.short)
+            || profile
+                .mappings()
+                .find(avma)
+                .and_then(|mapping| mapping.path.file_name())
+                .is_some_and(|name| rebuilt.contains(name))
     })
 }
 
 /// Names that are the same in every build: those of profiles that are compared.
 pub(super) fn name_across_builds(profile: &Profile, sources: &Sources) -> Symbols {
-    full_names_where(name_all(profile, sources), |_| true)
+    full_names_where(name_all(profile, sources), |_, _| true)
+}
+
+/// A name without the address that marks it.
+fn marked(short: &str) -> Option<&str> {
+    let (name, start) = short.rsplit_once('@')?;
+    u64::from_str_radix(start, 16).ok()?;
+    Some(name)
 }
 
 /// Overloads under their complete name instead of their address, which differs from build to build.
-fn full_names_where(mut symbols: Symbols, is_chosen: impl Fn(u64) -> bool) -> Symbols {
+fn full_names_where(mut symbols: Symbols, is_chosen: impl Fn(u64, &Function) -> bool) -> Symbols {
     let bare = |function: &Function| {
-        let (name, start) = function.short.rsplit_once('@')?;
-        u64::from_str_radix(start, 16).ok()?;
+        let name = marked(&function.short)?;
         // A file that brings its names brings the marked ones alone.
         Some(if function.full == function.short { name.to_owned() } else { function.full.clone() })
     };
     let mut renamed = Vec::new();
     for (avma, site) in symbols.iter() {
-        if site.functions.iter().any(|function| bare(function).is_some()) && is_chosen(avma) {
+        if site.functions.iter().any(|function| bare(function).is_some() && is_chosen(avma, function)) {
             let mut site = site.clone();
             for function in &mut site.functions {
-                if let Some(name) = bare(function) {
+                if let Some(name) = bare(function).filter(|_| is_chosen(avma, function)) {
                     function.short = name;
                 }
             }
@@ -201,7 +241,16 @@ pub(super) fn sources(args: &SourceArgs, program: Option<PathBuf>) -> Result<Sou
         debug_directories: args.debug_dir.clone(),
         servers: servers(&args.debuginfod),
         cache: if args.no_cache { None } else { Cache::of_user() },
+        remarks: if args.debuginfod.is_empty() { no_servers() } else { Vec::new() },
     })
+}
+
+/// Words of the environment's list of servers that name none.
+fn no_servers() -> Vec<String> {
+    let list = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
+    // `ima:…` says how files are verified.
+    let words = list.split_whitespace().filter(|word| !word.contains("://") && !word.starts_with("ima:"));
+    words.map(|word| format!("{word:?} of $DEBUGINFOD_URLS is no address of a server, as https://HOST is")).collect()
 }
 
 /// Servers of debug files: those given, else those of the environment.

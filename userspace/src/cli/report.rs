@@ -10,8 +10,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::draw;
-use super::explain::{explain, explain_unmatched};
-use super::load::{Loaded, load, name_across_builds, name_all, options, read, regex, same_kind, with_rows};
+use super::explain::{explain, explain_difference, explain_unmatched};
+use super::load::{
+    Loaded, load, load_labelled, name_across_builds, name_all, options, read, regex, same_counts, same_kind, with_rows,
+};
 use super::outcome::Outcome;
 use super::report_args::{Color, Format, Layout, PrintArgs, ReportArgs};
 use super::results::{Shown, explain_unused, file, format, is_flame, keep, write_file};
@@ -34,15 +36,17 @@ pub fn run(args: &ReportArgs, term: &mut Term) -> Result<Outcome> {
     check(&args.print, format, args.profile.inputs.iter().chain(&args.base))?;
     let is_flame = is_flame(format, &args.print, args.base.is_some());
     explain_unused(shown, is_flame, (args.profile.value, &args.rows, &args.print), term);
-    let Loaded { mut profile, sources, subject } = load(&args.profile)?;
+    let read_all = if shown == Shown::Tags { load_labelled } else { load };
+    let Loaded { mut profile, sources, subject } = read_all(&args.profile)?;
     let options = with_rows(options(&args.profile, &profile)?, &args.rows);
     let options = Options { style: style(&args.print), all_edges: args.print.all_edges, ..options };
-    let base = match &args.base {
+    let before = args.base.as_ref().map(|path| read(path)).transpose()?;
+    let base = match args.base.as_ref().zip(before.as_ref()) {
         None => Vec::new(),
-        Some(path) => {
-            let base = read(path)?;
-            same_kind(&profile, &base, path)?;
-            adopt(&mut profile, &base)
+        Some((path, before)) => {
+            same_kind(&profile, before, path)?;
+            same_counts(before, &profile, options.value)?;
+            adopt(&mut profile, before)
         }
     };
     let name = if args.base.is_some() { name_across_builds } else { name_all };
@@ -82,7 +86,10 @@ pub fn run(args: &ReportArgs, term: &mut Term) -> Result<Outcome> {
             None => write(&selection, &options, format, &subject, out),
         })?;
     }
-    explain(&profile, &symbols, &options, term);
+    match &before {
+        Some(before) => explain_difference((before, &profile), &symbols, &options, term),
+        None => explain(&profile, &symbols, &options, term),
+    }
     Ok(Outcome::Complete)
 }
 

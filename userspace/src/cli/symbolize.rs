@@ -33,7 +33,7 @@ pub fn run(args: &SymbolizeArgs, term: &mut Term) -> Result<Outcome> {
         keep(Some(path), &args.inputs)?;
         outfile::check(path)?;
     }
-    let Loaded { mut profile, sources, .. } = load_files(&args.inputs, &args.sources)?;
+    let Loaded { mut profile, sources, .. } = load_files(&args.inputs, &args.sources, false)?;
     check_heap(&profile, format)?;
     if let Some(program) = &sources.program {
         profile.set_program(program.clone());

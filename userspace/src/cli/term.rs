@@ -115,9 +115,8 @@ impl Term {
         write(&mut text).map_err(Error::Stdout)?;
         match page(&pager, &text) {
             Ok(status) if status.code() == Some(CANNOT_RUN) || status.code() == Some(NOT_FOUND) => {}
-            Ok(status) if !status.success() => {
+            Ok(status) if status.code().is_some_and(|code| code != 0) => {
                 self.warn(format_args!("the pager `{pager}` failed ({status}); --no-pager shows results without one"));
-                return Ok(());
             }
             Ok(_) => return Ok(()),
             Err(error) => self.warn(format_args!("cannot start the pager `{pager}`: {error}")),

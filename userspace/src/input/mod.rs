@@ -35,6 +35,8 @@ use crate::proto::otlp::ProfilesData;
 /// thousandfold is made to fill memory.
 const UNPACKED_BYTES: u64 = 256 << 20;
 const UNPACKED_RATIO: u64 = 100;
+/// First bytes of what is gzipped.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Why a file could not be read.
 #[derive(Debug, Error)]
@@ -50,6 +52,8 @@ pub enum InputError {
     Unpack(#[source] std::io::Error),
     #[error("the gzip data unpacks to more than {0} bytes")]
     TooLarge(u64),
+    #[error("the gzip data unpacks to gzip data")]
+    PackedTwice,
 }
 
 impl InputError {
@@ -63,6 +67,7 @@ impl InputError {
             InputError::Otlp => {
                 Some("read the heap file or .pb.gz that it was made of, or have it written as .pb.gz".into())
             }
+            InputError::PackedTwice => Some("unpack it once: gunzip FILE.gz".into()),
             InputError::TooLarge(_) => Some("if it is a profile all the same, unpack it first: gunzip FILE.gz".into()),
         }
     }
@@ -76,8 +81,9 @@ pub fn read(bytes: &[u8]) -> Result<Profile, InputError> {
 /// The same of a file that is mapped: `release` gets each part of `bytes` that was read and is not looked at again, but to
 /// tell what is wrong with it.
 pub fn read_releasing(bytes: &[u8], release: &dyn Fn(&[u8])) -> Result<Profile, InputError> {
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        return unpacked(&gunzip(bytes)?, &|_| {});
+    if bytes.starts_with(&GZIP) {
+        let bytes = gunzip(bytes)?;
+        return if bytes.starts_with(&GZIP) { Err(InputError::PackedTwice) } else { unpacked(&bytes, &|_| {}) };
     }
     unpacked(bytes, release)
 }

@@ -135,7 +135,12 @@ impl Session<'_> {
     /// Runs one line; false to end.
     fn line(&mut self, out: &mut Output, line: &str) -> Result<bool> {
         let (command, target) = redirection(line);
-        let mut file = match target.map(|name| Output::file(Path::new(name)).map_err(|error| (name, error))) {
+        // It writes a file by itself, and shows one that it is given no name for.
+        if let Some((name, _)) = target.filter(|_| command.trim() == "callgrind") {
+            return self.line(out, &format!("callgrind {name}"));
+        }
+        let open = |(name, appends)| Output::file(Path::new(name), appends).map_err(|error| (name, error));
+        let mut file = match target.map(open) {
             None => None,
             Some(Ok(file)) => Some(file),
             Some(Err((name, error))) => {
@@ -175,9 +180,11 @@ impl Session<'_> {
             show::listing(out, &stacks, &arguments.expression, self.shown, &options, self.tools)?;
         } else if let Some(words) = words_of(line, "weblist") {
             let (arguments, options) = self.settings(words, |options, text| options.list = text);
-            let stacks = self.process(out, "", &arguments.ignore)?;
-            out.flush()?;
-            show::page((self.total, &stacks), &arguments.expression, self.shown, &options, self.tools)?;
+            // The file is the page, and nothing else.
+            let mut words = Output::stdout();
+            let stacks = self.process(&mut words, "", &arguments.ignore)?;
+            words.flush()?;
+            show::page(out, (self.total, &stacks), &arguments.expression, self.shown, &options, self.tools)?;
         } else if let Some(words) = words_of(line, "disasm") {
             let (arguments, options) = self.settings(words, |options, text| options.disasm = text);
             let stacks = self.process(out, "", &arguments.ignore)?;
@@ -248,12 +255,13 @@ fn viewer_of(line: &str) -> Option<(&'static str, &str)> {
     ["gv", "web", "evince"].into_iter().find_map(|name| Some((name, line.strip_prefix(name)?.trim())))
 }
 
-/// Splits `COMMAND > FILE`.
-fn redirection(line: &str) -> (&str, Option<&str>) {
-    match line.rsplit_once(" >") {
-        Some((command, file)) if !file.trim().is_empty() && !file.trim().contains(' ') => (command, Some(file.trim())),
-        _ => (line, None),
-    }
+/// Splits `COMMAND > FILE` and `COMMAND >> FILE`; true for what is put behind what the file has.
+fn redirection(line: &str) -> (&str, Option<(&str, bool)>) {
+    let Some((command, file)) = line.rsplit_once(" >") else { return (line, None) };
+    let (command, appends) = command.strip_suffix(" >").map_or((command, false), |command| (command, true));
+    let (file, appends) = file.strip_prefix('>').map_or((file, appends), |file| (file, true));
+    let file = file.trim();
+    if file.is_empty() || file.contains(' ') { (line, None) } else { (command, Some((file, appends))) }
 }
 
 fn history_file() -> Option<PathBuf> {
@@ -275,7 +283,10 @@ mod tests {
 
     #[test]
     fn output_goes_to_a_file_only_when_one_is_named() {
-        assert_eq!(redirection("top5 > a.txt"), ("top5", Some("a.txt")));
+        assert_eq!(redirection("top5 > a.txt"), ("top5", Some(("a.txt", false))));
+        assert_eq!(redirection("top5 >a.txt"), ("top5", Some(("a.txt", false))));
+        assert_eq!(redirection("top5 >> a.txt"), ("top5", Some(("a.txt", true))));
+        assert_eq!(redirection("top5 >>a.txt"), ("top5", Some(("a.txt", true))));
         assert_eq!(redirection("list operator >"), ("list operator >", None));
         assert_eq!(redirection("top"), ("top", None));
     }

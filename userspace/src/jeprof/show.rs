@@ -155,6 +155,7 @@ pub fn listing(
 
 /// The same as a page in the browser.
 pub fn page(
+    out: &mut Output,
     (total, stacks): (f64, &Stacks),
     expression: &str,
     shown: &Shown,
@@ -166,7 +167,9 @@ pub fn page(
     weblist::head(&mut text, &shown.program, total, code.style.unit)?;
     let listed = list::write(&mut text, &mut code, expression, true)?;
     weblist::foot(&mut text)?;
-    if listed > 0 {
+    if out.is_file() {
+        out.write_all(&text)?;
+    } else if listed > 0 {
         viewers::web(&save("html", &text)?);
     }
     Ok(())

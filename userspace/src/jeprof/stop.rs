@@ -47,7 +47,7 @@ impl From<io::Error> for Stop {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Stop::Unread
         } else {
-            Stop::Error(format!("cannot write the output: {error}"))
+            Stop::Error(format!("cannot write the output: {}\n", reason(&error)))
         }
     }
 }

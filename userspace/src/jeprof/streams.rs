@@ -17,15 +17,24 @@ pub fn say(text: Arguments<'_>) {
 /// Where results go.
 pub struct Output {
     writer: BufWriter<Box<dyn Write>>,
+    is_file: bool,
 }
 
 impl Output {
     pub fn stdout() -> Output {
-        Output { writer: BufWriter::with_capacity(64 * 1024, Box::new(io::stdout())) }
+        Output { writer: BufWriter::with_capacity(64 * 1024, Box::new(io::stdout())), is_file: false }
     }
 
-    pub fn file(path: &Path) -> io::Result<Output> {
-        Ok(Output { writer: BufWriter::new(Box::new(File::create(path)?)) })
+    /// A new file, or the end of one that there is.
+    pub fn file(path: &Path, appends: bool) -> io::Result<Output> {
+        let mut options = File::options();
+        let file = options.create(true).write(true).append(appends).truncate(!appends).open(path)?;
+        Ok(Output { writer: BufWriter::new(Box::new(file)), is_file: true })
+    }
+
+    /// Whether results were sent to a file.
+    pub fn is_file(&self) -> bool {
+        self.is_file
     }
 }
 

@@ -101,5 +101,5 @@ Commands:
   quit, end of input               leave
 
 --lines makes rows source lines for one command. -REGEX leaves out stacks with a matching frame.
-COMMAND > FILE writes what the command prints to FILE.
+COMMAND > FILE writes what the command prints to FILE, COMMAND >> FILE puts it at its end.
 ";

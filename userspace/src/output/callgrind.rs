@@ -13,6 +13,7 @@ use std::io::{self, Write};
 
 use super::select::{Numbers, Options, Selection, Value};
 use super::whole::Whole;
+use crate::model::Profile;
 
 /// A function in a file.
 type Place = (String, String);
@@ -63,7 +64,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
         Ok(())
     });
     let Ok(_) = walked;
-    print(&events, &places, &costs, &mut out)
+    print(selection.profile(), &events, &places, &costs, &mut out)
 }
 
 /// The values that the profile has.
@@ -72,13 +73,22 @@ pub(super) fn values(selection: &Selection<'_>) -> Vec<Value> {
     Value::ALL.into_iter().filter(|value| has_cumulative || !value.is_cumulative()).collect()
 }
 
-fn print(events: &[Value], places: &[Place], costs: &[Cost], out: &mut impl Write) -> io::Result<()> {
+fn print(
+    profile: &Profile,
+    events: &[Value],
+    places: &[Place],
+    costs: &[Cost],
+    out: &mut impl Write,
+) -> io::Result<()> {
     let event_names: Vec<&str> = events.iter().map(|value| value.name()).collect();
-    writeln!(
-        out,
-        "# callgrind format\nversion: 1\ncreator: jeprobe\npositions: line\nevents: {}",
-        event_names.join(" ")
-    )?;
+    writeln!(out, "# callgrind format\nversion: 1\ncreator: jeprobe")?;
+    if let Some(pid) = profile.pid() {
+        writeln!(out, "pid: {pid}")?;
+    }
+    if let Some(program) = profile.program() {
+        writeln!(out, "cmd: {}", one_line(&program.to_string_lossy()))?;
+    }
+    writeln!(out, "positions: line\nevents: {}", event_names.join(" "))?;
     let mut summary = vec![0_i64; events.len()];
     let mut wholes = vec![Whole::default(); events.len()];
     let mut written: HashSet<(char, usize)> = HashSet::new();

@@ -25,13 +25,15 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
     let share = |value: f64| if table.shown == 0.0 { 0.0 } else { value * 100.0 / table.shown };
     let mut whole = Whole::default();
     for row in table.rows.iter().take(options.limit.unwrap_or(usize::MAX)) {
+        let flat = whole.next(row.flat);
         write!(
             out,
             "{},{},{:.2},{},{:.2}\r\n",
             field(&row.name),
-            whole.next(row.flat),
+            flat,
             share(row.flat),
-            cut(row.cumulative),
+            // What the flat column carried on is not more than the whole.
+            if row.flat > 0.0 { flat.max(cut(row.cumulative)) } else { cut(row.cumulative) },
             share(row.cumulative)
         )?;
     }

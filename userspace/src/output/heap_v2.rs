@@ -183,7 +183,9 @@ fn tail(
         writer.raw(line.as_bytes())?;
     }
     for (uid, thread) in profile.threads() {
-        for (key, label) in &thread.labels {
+        // The system's number finds a thread that has no name.
+        let tid = thread.tid.filter(|_| thread.name.is_empty()).map(|tid| ("tid".to_owned(), tid.to_string()));
+        for (key, label) in thread.labels.iter().chain(&tid) {
             writer.raw(format!("# label t{} {}={}\n", uid.0, one_line(key), one_line(label)).as_bytes())?;
         }
     }

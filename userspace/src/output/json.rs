@@ -5,6 +5,7 @@
 //!   "subject": "a.heap", "value": "inuse_space", "has_base": false,
 //!   "process": { "pid": 12, "program": "/bin/x" },               null where unknown
 //!   "sample_interval_bytes": 524288,                             0 = every object is counted
+//!   "estimates": [ { "value": "inuse_space", "samples": 90, "standard_error": …, "finest_interval_bytes": …, "coarsest_interval_bytes": … } ],
 //!   "columns": [ "inuse_space", "inuse_objects", "alloc_space", "alloc_objects" ],
 //!   "totals": { "inuse_space": …, "inuse_objects": …, "alloc_space": …, "alloc_objects": … },
 //!   "losses": [ { "reason": "ring-full", "count": 3, "meaning": …, "remedy": … } ],
@@ -48,6 +49,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, subject: &str, mut ou
         "has_base": selection.has_base(),
         "process": { "pid": profile.pid(), "program": profile.program().map(|path| path.to_string_lossy()) },
         "sample_interval_bytes": profile.interval().0,
+        "estimates": estimates(profile),
         "columns": Value::ALL.map(Value::name),
         "totals": named(selection.totals()),
         "losses": losses(profile),
@@ -93,6 +95,21 @@ pub fn write(selection: &Selection<'_>, options: &Options, subject: &str, mut ou
 
 fn named(numbers: Numbers) -> Json {
     Value::ALL.into_iter().map(|value| (value.name().to_owned(), json!(numbers[value as usize]))).collect()
+}
+
+/// What the totals of bytes rest on.
+fn estimates(profile: &Profile) -> Vec<Json> {
+    let of = |value: Value| {
+        let basis = profile.basis(value.is_cumulative());
+        json!({
+            "value": value.name(),
+            "samples": basis.samples,
+            "standard_error": basis.variance.sqrt(),
+            "finest_interval_bytes": basis.finest.0,
+            "coarsest_interval_bytes": basis.coarsest.0,
+        })
+    };
+    [Value::InuseSpace, Value::AllocSpace].into_iter().map(of).collect()
 }
 
 fn losses(profile: &Profile) -> Vec<Json> {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | sample types | in-use and, where counted, allocated objects and space; the chosen value is the default |
 //! | samples | one for each stack and known thread, in whole numbers that sum up to the totals, cut at the point |
-//! | labels | `thread` (name), `thread_id` (number in the profile), what else is known of the origin, such as `process` |
+//! | labels | `thread` (name), `thread_id` (number in the profile, as text), what else is known of the origin, such as `process` |
 //! | mappings | executable files with build-id, the main program first |
 //! | locations | the address of a call, with a line for each function inlined there, innermost first |
 //! | comments | sampling, losses, notes |
@@ -26,7 +26,7 @@ use super::select::{Options, Selection, Value};
 use super::view::Frame;
 use super::whole::Whole;
 use crate::image::debugfile::hex;
-use crate::model::{Kind, Mapping, Profile, ThreadUid};
+use crate::model::{Kind, Mapping, Profile, Thread, ThreadUid};
 use crate::proto::pprof as proto;
 
 /// Writes the profile.
@@ -111,11 +111,19 @@ pub(super) fn thread_tags(profile: &Profile, uid: ThreadUid) -> Vec<(String, Str
     let mut tags = Vec::new();
     // Numbers that only a merge gave are no threads of anything.
     if !thread.labels.iter().any(|(key, _)| key == "thread") {
-        let name = if thread.name.is_empty() { format!("t{}", uid.0) } else { thread.name.clone() };
-        tags.push(("thread".to_owned(), name));
+        tags.push(("thread".to_owned(), thread_name(profile, uid, thread)));
     }
     tags.extend(thread.labels.iter().filter(|(_, text)| !text.is_empty()).cloned());
     tags
+}
+
+/// What a thread is called: with its process where the profile is of several.
+fn thread_name(profile: &Profile, uid: ThreadUid, thread: &Thread) -> String {
+    let name = if thread.name.is_empty() { format!("t{}", uid.0) } else { thread.name.clone() };
+    let label = |key: &str| thread.labels.iter().find(|(known, _)| known == key).map(|(_, text)| text.as_str());
+    let Some(process) = label("process").filter(|_| profile.pid().is_none()) else { return name };
+    let origin = label("host").map_or_else(|| process.to_owned(), |host| format!("{host}/{process}"));
+    if name.starts_with(&origin) { name } else { format!("{origin} {name}") }
 }
 
 fn thread_labels(profile: &Profile, uid: ThreadUid, strings: &mut Strings) -> Vec<proto::Label> {
@@ -124,7 +132,9 @@ fn thread_labels(profile: &Profile, uid: ThreadUid, strings: &mut Strings) -> Ve
         .map(|(key, text)| proto::Label { key: strings.of(key), text: strings.of(text), ..proto::Label::default() })
         .collect();
     if labels.iter().any(|label| strings.list[label.key as usize] == "thread") {
-        labels.push(proto::Label { key: strings.of("thread_id"), number: uid.0.into(), ..proto::Label::default() });
+        // As a text: a number that is 0 is no label to pprof.
+        let (key, text) = (strings.of("thread_id"), strings.of(&uid.0.to_string()));
+        labels.push(proto::Label { key, text, ..proto::Label::default() });
     }
     labels
 }
@@ -141,9 +151,7 @@ pub(super) fn comments(selection: &Selection<'_>, options: &Options) -> Vec<Stri
         lines.push("differences: a base was subtracted".to_owned());
     }
     lines.extend(profile.allocated_since().filter(|_| profile.has_cumulative()).map(ToOwned::to_owned));
-    lines.extend(
-        profile.losses().map(|(reason, count)| format!("lost: {count} {}; {}", reason.meaning(), reason.remedy())),
-    );
+    lines.extend(profile.lost());
     lines.extend(profile.notes().iter().map(|note| format!("note: {note}")));
     // It is of the whole, which a part or a difference is not.
     if !selection.has_base() && options.focus.is_none() && options.ignore.is_none() {

@@ -23,6 +23,9 @@ const LETTER: f64 = 0.59;
 /// What the drawing library leaves empty and scripts fill in later, so that a viewer without scripts shows no name.
 const UNNAMED_ROOT: &str = "<title>all (";
 const NO_TEXT: &str = "\"></text>";
+/// Whether the graph's script takes the width of the window.
+const FIXED: &str = "var fluiddrawing = false;";
+const FLUID: &str = "var fluiddrawing = true;";
 
 /// Words and form of a graph.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +48,12 @@ pub fn write(lines: &[String], flame: &Flame, mut out: impl Write) -> io::Result
     let lines = gone.as_deref().unwrap_or(lines);
     let mut graph = flamegraph::Options::default();
     graph.title.clone_from(&flame.title);
-    let left = if gone.is_some() { "; nothing is left, widths are those of before" } else { "" };
+    let left = match &gone {
+        Some(_) => "; nothing is left, widths are those of before".to_owned(),
+        None => gone_bytes(lines).map_or_else(String::new, |gone| {
+            format!("; {} of stacks that are gone have no width", human(gone, flame.unit == "bytes"))
+        }),
+    };
     graph.subtitle = Some(format!("{}{left}", flame.subtitle));
     graph.negate_differentials = gone.is_some();
     flame.unit.clone_into(&mut graph.count_name);
@@ -59,7 +67,8 @@ pub fn write(lines: &[String], flame: &Flame, mut out: impl Write) -> io::Result
     let mut svg = Vec::new();
     flamegraph::from_lines(&mut graph, lines.iter().map(String::as_str), &mut svg)?;
     let svg = String::from_utf8(svg).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-    let svg = fit_wide(svg);
+    // As wide as the window, where the labels that its script cuts to that are of one width a sign.
+    let svg = if svg.is_ascii() { svg.replacen(FIXED, FLUID, 1) } else { fit_wide(&svg) };
     // Later `all (` titles would be functions of that name, which have their text.
     let root = svg.find(UNNAMED_ROOT).and_then(|at| Some(at + svg[at..].find(NO_TEXT)?));
     match root {
@@ -83,6 +92,12 @@ fn all_gone(lines: &[String]) -> Option<Vec<String>> {
     lines.iter().map(exchanged).collect()
 }
 
+/// What the stacks held of which nothing is left.
+fn gone_bytes(lines: &[String]) -> Option<f64> {
+    let before = |line: &String| line.strip_suffix(" 0")?.rsplit_once(' ')?.1.parse::<f64>().ok();
+    Some(lines.iter().filter_map(before).sum::<f64>()).filter(|sum| *sum > 0.0)
+}
+
 /// The graph of a profile with nothing to draw.
 fn write_empty(flame: &Flame, mut out: impl Write) -> io::Result<()> {
     let (middle, line) = (WIDTH / 2, 2 * FONT_SIZE);
@@ -100,13 +115,10 @@ fn write_empty(flame: &Flame, mut out: impl Write) -> io::Result<()> {
 }
 
 /// Cuts labels with signs of double width (Chinese, Japanese, Korean) to their frames: the drawing library counts signs.
-fn fit_wide(svg: String) -> String {
+fn fit_wide(svg: &str) -> String {
     const LABEL_END: &str = "</text></g>";
-    if svg.is_ascii() {
-        return svg;
-    }
     let mut fitted = String::with_capacity(svg.len());
-    let mut rest = svg.as_str();
+    let mut rest = svg;
     while let Some(end) = rest.find(LABEL_END) {
         let (frame, after) = rest.split_at(end);
         let label = frame.rfind('>').map_or(end, |at| at + 1);
@@ -201,6 +213,7 @@ mod tests {
     fn every_frame_has_its_name_without_scripts() {
         for is_icicle in [false, true] {
             let svg = svg(&["main;left 10", "main;right 30"], is_icicle);
+            assert!(svg.contains(super::FLUID), "as wide as the window");
             for name in ["all", "main", "left", "right"] {
                 assert!(svg.contains(&format!("\">{name}</text>")), "{name}: {svg}");
             }
@@ -238,7 +251,8 @@ mod tests {
 
     #[test]
     fn a_differential_graph_says_what_changed() {
-        let svg = svg(&["main;grew 10 30", "main;shrank 30 10"], false);
+        let svg = svg(&["main;grew 10 30", "main;shrank 30 10", "main;gone 7 0"], false);
+        assert!(svg.contains(">of it; 7 B of stacks that are gone have no width<"), "{svg}");
         assert!(
             svg.contains("grew (30 bytes, 75.00%; +50.00%)") && svg.contains("shrank (10 bytes, 25.00%; -50.00%)"),
             "{svg}"

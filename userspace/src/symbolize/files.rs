@@ -31,6 +31,8 @@ pub struct Sources {
     pub servers: Option<Arc<Debuginfod>>,
     /// Of what other runs found out.
     pub cache: Option<Arc<Cache>>,
+    /// What is to be said of them.
+    pub remarks: Vec<String>,
 }
 
 /// A file that was accepted for a group of addresses.
@@ -62,9 +64,9 @@ impl SymbolFile {
         };
         let given = sources.program.clone().filter(|_| is_program);
         let Some(mapping) = mapping else {
-            let path = given.ok_or("no file is mapped there")?;
+            let path = given.ok_or(UNMAPPED)?;
             let file = open(&path, Translation::Same).map_err(|error| error.to_string())?;
-            return if file.image.is_fixed() { Ok(file) } else { Err("no file is mapped there".into()) };
+            return if file.image.is_fixed() { Ok(file) } else { Err(UNMAPPED.into()) };
         };
         let mut reason = "the file is gone".to_owned();
         for path in given.into_iter().chain(candidates(mapping, root)) {
@@ -85,6 +87,20 @@ impl SymbolFile {
         // The file itself is not there or not the same, but its symbols may be.
         let debug = places.by_build_id(&mapping.build_id).or_else(|| places.fetch(&mapping.build_id));
         debug.and_then(|path| open(&path, Translation::Distance).ok()).ok_or(reason)
+    }
+
+    /// Why the file has no name for an address that it holds.
+    pub(super) fn why_unnamed(&self) -> String {
+        if self.image.has_names() {
+            return "no symbol covers them".to_owned();
+        }
+        let id = match self.image.build_id() {
+            [] => String::new(),
+            id => format!(" of build-id {}", hex(id)),
+        };
+        format!(
+            "it is stripped; give its debug file{id} by --debug-dir DIR or --debuginfod URL, or the program as it was linked"
+        )
     }
 
     /// The address in the file; `None` outside what it loads.
@@ -110,6 +126,10 @@ impl SymbolFile {
 }
 
 const PAGE: u64 = 4096;
+
+/// Why code outside of every file has no names.
+const UNMAPPED: &str = "no file is mapped there; code that a program made itself has the names that it writes for perf \
+                        (node --perf-basic-prof) while it is profiled";
 
 /// Mappings with the places where their files begin.
 pub(super) struct Space<'a> {

@@ -1,19 +1,23 @@
-//! Names of code that a running program made itself: `perf-PID.map` files, as node, the JVM and others write them for perf.
+//! Names of code that a running program made itself: `perf-PID.map` and `jit-PID.dump` files, as node, the JVM and others write
+//! them for perf.
 //!
 //! ```text
 //! /tmp/perf-7.map:  3ef0a0c0 1b4 JS:*grow file:///srv/app.js:12:14      start, size, name; of overlapping ones the last counts
 //! ```
+//!
+//! A `jit-PID.dump` lies anywhere: the program maps it, which is how perf and this find it; what both name has the name of the map.
 //!
 //! The file is gone, or another's, once the program has ended, so the names of a profile's addresses are put into the profile
 //! when it is taken. The file lies in the `/tmp` that the process sees, under the pid that it has there; it counts only when
 //! the process's owner, root or this user owns it, since anyone may write to `/tmp`.
 #![forbid(unsafe_code)]
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::jitdump;
 use crate::model::{Mapping, Profile, call_site, jit_name};
 use crate::proc::pids;
 
@@ -39,9 +43,21 @@ pub fn add_names(profile: &mut Profile, pid: u32, root: Option<&Path>) -> bool {
     }
     let status = pids::status(pid).ok();
     let inner = status.as_ref().and_then(|status| status.ns_tgids.last().copied()).unwrap_or(pid);
-    let name = format!("perf-{inner}.map");
-    let path = root.map_or_else(|| PathBuf::from("/tmp"), |root| root.join("tmp")).join(name);
-    let Ok(names) = read(&path, status.map(|status| status.uid), &sites) else { return false };
+    let inside = |path: &Path| match root.zip(path.strip_prefix("/").ok()) {
+        Some((root, path)) => root.join(path),
+        None => path.to_owned(),
+    };
+    let owner = status.map(|status| status.uid);
+    let path = inside(&Path::new("/tmp").join(format!("perf-{inner}.map")));
+    let mut names = read(&path, owner, &sites).unwrap_or_else(|_| vec![None; sites.len()]);
+    let dump = format!("jit-{inner}.dump");
+    let is_dump = |mapping: &&Mapping| mapping.path.file_name().is_some_and(|name| *name == *dump);
+    if let Some(mapping) = profile.mappings().iter().find(is_dump)
+        && let Ok(file) = open(&inside(&mapping.path), owner)
+    {
+        // What cannot be read has no names.
+        let _unnamed = jitdump::read(&mut BufReader::with_capacity(1 << 16, file), &sites, &mut names);
+    }
     let mut found = false;
     for (site, name) in sites.into_iter().zip(names) {
         if let Some(name) = name {
@@ -52,14 +68,20 @@ pub fn add_names(profile: &mut Profile, pid: u32, root: Option<&Path>) -> bool {
     found
 }
 
-/// The name of each of the ascending sites.
-fn read(path: &Path, owner: Option<u32>, sites: &[u64]) -> io::Result<Vec<Option<String>>> {
+/// Opens a file that the process's owner, root or this user has.
+fn open(path: &Path, owner: Option<u32>) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let meta = file.metadata()?;
     let here = std::fs::metadata("/proc/self")?.uid();
     if !meta.is_file() || !(meta.uid() == 0 || meta.uid() == here || Some(meta.uid()) == owner) {
         return Err(io::Error::from(io::ErrorKind::PermissionDenied));
     }
+    Ok(file)
+}
+
+/// The name of each of the ascending sites.
+fn read(path: &Path, owner: Option<u32>, sites: &[u64]) -> io::Result<Vec<Option<String>>> {
+    let file = open(path, owner)?;
     let mut names = vec![None; sites.len()];
     let mut reader = BufReader::with_capacity(1 << 16, file.take(LONGEST_FILE));
     let mut line = Vec::new();

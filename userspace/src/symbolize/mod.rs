@@ -3,7 +3,7 @@
 //! - `name`: demangling and short names.
 //! - `files`: which file, and where in it.
 //! - `symfile`: symbol files that are no ELF files.
-//! - `jit`: names that the program itself gave.
+//! - `jit`, `jitdump`: names that the program itself gave.
 //! - `passing`: names that only the running process leads to.
 //! - `cache`: the result, one site per address.
 //!
@@ -15,6 +15,7 @@
 pub mod cache;
 mod files;
 pub mod jit;
+mod jitdump;
 pub mod name;
 pub mod passing;
 mod symfile;
@@ -28,7 +29,8 @@ use std::thread;
 pub use cache::{Function, Problem, Site, Symbols};
 use foldhash::fast::RandomState;
 
-use crate::image::Call;
+use crate::image::debugfile::hex;
+use crate::image::{Call, Image};
 use crate::model::{Mapping, Profile, Recent, call_site};
 pub use files::Sources;
 use files::{Space, SymbolFile};
@@ -77,10 +79,28 @@ fn resolve_where(profile: &Profile, sources: &Sources, is_chosen: impl Fn(Option
     let mut symbols = results.into_inner().expect("no task panics");
     symbols.failures = sources.servers.as_ref().map(|servers| servers.failures()).unwrap_or_default();
     symbols.failures.extend(sources.cache.iter().filter_map(|cache| cache.warning()).map(ToOwned::to_owned));
+    symbols.failures.extend(sources.remarks.iter().cloned());
+    symbols.failures.extend(refused_program(profile, sources));
     symbols.problems.sort_by(|a, b| b.addresses.cmp(&a.addresses).then_with(|| a.path.cmp(&b.path)));
     symbols.make_printable();
     symbols.tell_apart();
     symbols
+}
+
+/// What is wrong with the program that was given, when it is another than the profile's.
+fn refused_program(profile: &Profile, sources: &Sources) -> Option<String> {
+    let given = sources.program.as_deref()?;
+    let main = main_program(profile, sources)?;
+    let mut mapped = profile.mappings().iter().filter(|mapping| mapping.path == main);
+    let mapping = mapped.find(|mapping| !mapping.build_id.is_empty())?;
+    let image = Image::open(given).ok().filter(|image| image.build_id() != mapping.build_id)?;
+    Some(format!(
+        "{} is not the program of the profile, and was not used: its build-id is {}, that of {} {}",
+        given.display(),
+        if image.build_id().is_empty() { "missing".to_owned() } else { hex(image.build_id()) },
+        main.display(),
+        hex(&mapping.build_id)
+    ))
 }
 
 /// Groups all addresses by file; the largest group last, which is taken first.
@@ -148,7 +168,10 @@ impl Task<'_> {
         let unnamed = sites.iter().filter(|(_, site)| site.functions.is_empty() && !site.is_allocator).count();
         let problem = (unnamed > 0).then(|| Problem {
             path: self.mapping.map_or_else(String::new, |mapping| mapping.path.display().to_string()),
-            reason: by_symfile.err().or(file.err()).unwrap_or_else(|| "no symbol covers them".to_owned()),
+            reason: by_symfile
+                .err()
+                .or_else(|| file.as_ref().err().cloned())
+                .unwrap_or_else(|| file.as_ref().map_or_else(|_| String::new(), SymbolFile::why_unnamed)),
             addresses: unnamed,
         });
         (sites, problem)

@@ -196,8 +196,7 @@ fn about(profile: &Profile, symbols: &Symbols, totals: Numbers) -> About {
     about.samples = bases.map(|basis| basis.samples);
     about.errors = bases.map(|basis| basis.variance.sqrt());
     about.coarsest = bases[0].coarsest.max(bases[1].coarsest).0;
-    about.losses =
-        profile.losses().map(|(reason, count)| format!("{count} {}; {}", reason.meaning(), reason.remedy())).collect();
+    about.losses = profile.lost().collect();
     let (all, unnamed) = symbols.counts();
     if unnamed > 0 {
         about.unresolved.push(format!("{unnamed} of {all} addresses have no name"));

@@ -72,7 +72,7 @@ fn lines(about: &About, value: Value) -> Vec<String> {
     if value.is_cumulative() && !about.has_cumulative {
         lines.push("no cumulative counts; run the program with MALLOC_CONF=prof_accum:true".to_owned());
     }
-    lines.extend(about.losses.iter().map(|loss| format!("lost: {loss}")));
+    lines.extend(about.losses.iter().cloned());
     lines.extend(about.since.filter(|_| value.is_cumulative()).map(ToOwned::to_owned));
     lines.extend(about.notes.iter().cloned());
     lines

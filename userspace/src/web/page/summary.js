@@ -17,16 +17,22 @@ export function showSummary(place, profile, value) {
   const words = ["in use", "in use", "allocated", "allocated"][value];
   const error = isBytes && sampled && about.totals[value] > 0 ? about.errors[side] / about.totals[value] : 0;
   const facts = [];
+  const before = profile.isDifference ? profile.base.about : null;
   if (profile.isDifference) {
+    // Samples that both hold cancel out, so it is at most this.
+    const unsure = isBytes ? Math.hypot(about.errors[side], before.errors[side]) : 0;
+    const sure = unsure > 0 ? ` ± at most ${amount(unsure, true)}` : "";
     facts.push(element("span", { class: `total ${total < 0 ? "shrank" : "grew"}` }, change(total, isBytes),
-      element("small", {}, ` ${isBytes ? "" : "objects "}${words}, from ${amount(profile.base.about.totals[value], isBytes)} to ${amount(about.totals[value], isBytes)}`)));
+      element("small", {}, ` ${isBytes ? "" : "objects "}${words}${sure}, from ${amount(before.totals[value], isBytes)} to ${amount(about.totals[value], isBytes)}`)));
   } else {
     const sure = error > 0 ? ` ± ${percent(error, 1)}` : "";
     facts.push(element("span", { class: "total", id: "total" }, amount(total, isBytes),
       element("small", {}, ` ${isBytes ? "" : "objects "}${words}${sure}`)));
   }
   facts.push(element("span", { class: "fact" }, sampled
-    ? element("span", {}, "estimated from ", element("b", {}, about.samples[side].toLocaleString("en")), ` sample${about.samples[side] === 1 ? "" : "s"}, one per ${range}${amount(coarsest, true)}`)
+    ? element("span", {}, "estimated from ", element("b", {}, about.samples[side].toLocaleString("en")),
+      before ? ` and ${before.samples[side].toLocaleString("en")} samples` : ` sample${about.samples[side] === 1 ? "" : "s"}`,
+      `, one per ${range}${amount(coarsest, true)}`)
     : "every allocation counted"));
   if (value >= 2 && !about.hasCumulative) {
     facts.push(element("span", { class: "fact" }, "no cumulative counts: run the program with MALLOC_CONF=prof_accum:true"));
