@@ -38,9 +38,10 @@ fn title(options: &Options, subject: &str) -> String {
 fn scene(selection: &Selection<'_>, options: &Options, subject: &str) -> Scene {
     let graph = selected(selection, options);
     let is_bytes = options.value.is_bytes();
+    let dropped = format!("{} functions and {} calls left out", graph.dropped_nodes, graph.dropped_edges);
     let lines = vec![
         format!("{} (estimated)", human(selection.total(), is_bytes)),
-        format!("{} functions and {} calls left out", graph.dropped_nodes, graph.dropped_edges),
+        if graph.nodes.is_empty() { "nothing to show".to_owned() } else { dropped },
     ];
     let amount = |value: f64| human(value, is_bytes);
     call_graph(&graph, &Labels { title: title(options, subject), lines, amount: &amount })

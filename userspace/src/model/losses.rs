@@ -1,7 +1,9 @@
-//! Which losses make a result wrong.
+//! Losses of a recording: which of them make a result wrong, and what is said of them.
 #![forbid(unsafe_code)]
 
 use jeprobe_abi::drops::Reason;
+
+use super::profile::Profile;
 
 /// True for losses that make the numbers wrong, as opposed to stacks shorter or frees older than one would like.
 pub fn is_lost(reason: Reason) -> bool {
@@ -20,5 +22,50 @@ pub fn is_lost(reason: Reason) -> bool {
         | Reason::UnknownFree
         | Reason::UserStackFault
         | Reason::TornRead => false,
+    }
+}
+
+/// Words that are others for one of a thing.
+const SINGULARS: [(&str, &str); 10] = [
+    ("they were", "it was"),
+    (" were", " was"),
+    ("samples", "sample"),
+    ("stacks", "stack"),
+    ("events", "event"),
+    ("frees", "free"),
+    ("hits", "hit"),
+    ("records", "record"),
+    ("points", "point"),
+    ("entries", "entry"),
+];
+
+impl Profile {
+    /// What was lost, in words: `lost: 3 samples …; what to do`.
+    pub fn lost(&self) -> impl Iterator<Item = String> {
+        self.losses().map(|(reason, count)| words(reason, count))
+    }
+}
+
+fn words(reason: Reason, count: u64) -> String {
+    let mut meaning = reason.meaning().to_owned();
+    if count == 1 {
+        for (many, one) in SINGULARS {
+            meaning = meaning.replacen(many, one, 1);
+        }
+    }
+    format!("lost: {count} {meaning}; {}", reason.remedy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+    use jeprobe_abi::drops::Reason;
+
+    #[test]
+    fn one_is_not_many() {
+        let line = |reason, count| words(reason, count);
+        assert!(line(Reason::TruncatedStack, 1).starts_with("lost: 1 stack that ended before the outermost frame; "));
+        assert!(line(Reason::TruncatedStack, 2).starts_with("lost: 2 stacks that ended before the outermost frame; "));
+        assert!(line(Reason::TornRead, 1).starts_with("lost: 1 table entry that changed while it was read; "));
     }
 }

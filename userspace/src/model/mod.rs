@@ -5,8 +5,8 @@
 //! - `names`: what a profile itself says of its addresses and numbers.
 //! - `recent`: what is known of addresses that were met lately.
 //! - `interner`: every distinct stack once.
-//! - `losses`: which losses make a result wrong.
 //! - `profile`: stacks with values, threads, losses, notes.
+//! - `losses`: which losses make a result wrong, and what is said of them.
 //! - `basis`: what the estimates of a profile rest on.
 //!
 //! Readers and the loader build it, writers and reports read it. Pure data: no input or output, no symbols.

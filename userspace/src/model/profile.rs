@@ -94,20 +94,6 @@ pub struct Profile {
     pub(super) bases: [Option<Basis>; 2],
 }
 
-/// Words for losses, of many and of one.
-const SINGULARS: [(&str, &str); 10] = [
-    ("they were", "it was"),
-    (" were", " was"),
-    ("samples", "sample"),
-    ("stacks", "stack"),
-    ("events", "event"),
-    ("frees", "free"),
-    ("hits", "hit"),
-    ("records", "record"),
-    ("points", "point"),
-    ("entries", "entry"),
-];
-
 impl Values {
     pub fn is_zero(&self) -> bool {
         self.current.is_zero() && self.cumulative.is_zero()
@@ -491,19 +477,6 @@ impl Profile {
     /// Losses that happened, in the order of their ids.
     pub fn losses(&self) -> impl Iterator<Item = (Reason, u64)> {
         Reason::ALL.iter().map(|&reason| (reason, self.losses[reason as usize])).filter(|(_, count)| *count > 0)
-    }
-
-    /// The same in words, `lost: 3 samples …; what to do`.
-    pub fn lost(&self) -> impl Iterator<Item = String> {
-        self.losses().map(|(reason, count)| {
-            let mut meaning = reason.meaning().to_owned();
-            if count == 1 {
-                for (many, one) in SINGULARS {
-                    meaning = meaning.replacen(many, one, 1);
-                }
-            }
-            format!("lost: {count} {meaning}; {}", reason.remedy())
-        })
     }
 
     /// Losses that happened, or not, indexed by reason.

@@ -159,6 +159,7 @@ pub struct Selection<'a> {
     value: Value,
     /// By stack id; empty without a base.
     base: Vec<Numbers>,
+    is_difference: bool,
     drop_negative: bool,
 }
 
@@ -174,11 +175,12 @@ pub struct Keyed {
 impl<'a> Selection<'a> {
     /// Shows `value` of every stack.
     pub fn new(profile: &'a Profile, symbols: &'a Symbols, value: Value) -> Selection<'a> {
-        Selection { profile, symbols, value, base: Vec::new(), drop_negative: false }
+        Selection { profile, symbols, value, base: Vec::new(), is_difference: false, drop_negative: false }
     }
 
     /// Subtracts the values of a base whose stacks were adopted: `base` gives the id of each here, and its numbers.
     pub fn subtract(&mut self, base: impl IntoIterator<Item = (StackId, Numbers)>, drop_negative: bool) {
+        self.is_difference = true;
         self.base.resize(self.profile.stack_count(), [0.0; 4]);
         for (id, numbers) in base {
             for (sum, number) in self.base[id.index()].iter_mut().zip(numbers) {
@@ -203,7 +205,7 @@ impl<'a> Selection<'a> {
 
     /// True when a base was subtracted.
     pub fn has_base(&self) -> bool {
-        !self.base.is_empty()
+        self.is_difference
     }
 
     /// What the base had of a stack.

@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(missing(idle(10 * MB, 95 * MB, 103 * MB)), None);
         assert_eq!(missing(Unsampled { was_off: false, ..idle(0, 0, 103 * MB) }), None);
         let line = Unsampled { found: Some(super::Gap { missing: 1.0, live: 1.0 }), ..idle(0, 0, 103 * MB) }.line();
-        assert!(line.is_some_and(|line| line.starts_with("up to 103.0 MB of the 103.0 MB")), "the bound comes first");
+        assert!(line.is_some_and(|line| line.starts_with("up to 103.0 MiB of the 103.0 MiB")), "the bound comes first");
     }
 
     #[test]
