@@ -40,7 +40,7 @@ const SINGULARS: [(&str, &str); 10] = [
 ];
 
 impl Profile {
-    /// What was lost, in words: `lost: 3 samples …; what to do`.
+    /// What was lost, in words: `lost: 3 samples …; what to do`; without the first of them where numbers are right.
     pub fn lost(&self) -> impl Iterator<Item = String> {
         self.losses().map(|(reason, count)| words(reason, count))
     }
@@ -53,7 +53,8 @@ fn words(reason: Reason, count: u64) -> String {
             meaning = meaning.replacen(many, one, 1);
         }
     }
-    format!("lost: {count} {meaning}; {}", reason.remedy())
+    let what = if is_lost(reason) { "lost: " } else { "" };
+    format!("{what}{count} {meaning}; {}", reason.remedy())
 }
 
 #[cfg(test)]
@@ -64,8 +65,9 @@ mod tests {
     #[test]
     fn one_is_not_many() {
         let line = |reason, count| words(reason, count);
-        assert!(line(Reason::TruncatedStack, 1).starts_with("lost: 1 stack that ended before the outermost frame; "));
-        assert!(line(Reason::TruncatedStack, 2).starts_with("lost: 2 stacks that ended before the outermost frame; "));
-        assert!(line(Reason::TornRead, 1).starts_with("lost: 1 table entry that changed while it was read; "));
+        assert!(line(Reason::TruncatedStack, 1).starts_with("1 stack that ended before the outermost frame; "));
+        assert!(line(Reason::TruncatedStack, 2).starts_with("2 stacks that ended before the outermost frame; "));
+        assert!(line(Reason::TornRead, 1).starts_with("1 table entry that changed while it was read; "));
+        assert!(line(Reason::RingFull, 1).starts_with("lost: 1 event lost because "));
     }
 }

@@ -151,7 +151,8 @@ pub(super) fn comments(selection: &Selection<'_>, options: &Options) -> Vec<Stri
         lines.push("differences: a base was subtracted".to_owned());
     }
     lines.extend(profile.allocated_since().filter(|_| profile.has_cumulative()).map(ToOwned::to_owned));
-    lines.extend(profile.lost());
+    let is_said = |line: &String| line.starts_with("lost: ");
+    lines.extend(profile.lost().map(|line| if is_said(&line) { line } else { format!("note: {line}") }));
     lines.extend(profile.notes().iter().map(|note| format!("note: {note}")));
     // It is of the whole, which a part or a difference is not.
     if !selection.has_base() && options.focus.is_none() && options.ignore.is_none() {
