@@ -177,7 +177,8 @@ pub fn human(value: f64, is_bytes: bool) -> String {
         return format!("{value:.0} objects");
     }
     if value.abs() < 1024.0 {
-        return format!("{value:.0} B");
+        // Adding 0 takes the sign of what is less than half a byte.
+        return format!("{:.0} B", value.round() + 0.0);
     }
     let mut value = value / 1024.0;
     for unit in ["KiB", "MiB", "GiB"] {
