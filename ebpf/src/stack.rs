@@ -14,7 +14,7 @@ use jeprobe_abi::drops::Reason;
 use jeprobe_abi::event::{ContextEvent, EVENT_CONTEXT, STACK_IN_PROCESS, STACK_KERNEL, STACK_NONE};
 use jeprobe_abi::keys::StackKey;
 use jeprobe_abi::logic::{HASH_SEED, hash_end, hash_step};
-use jeprobe_abi::root::Context;
+use jeprobe_abi::root::{CONTEXT_PLAIN, Context};
 
 use crate::filter::Task;
 use crate::maps::{SENT, config};
@@ -46,11 +46,13 @@ pub(crate) fn copy_context(task: Task, context: u64) {
     }
     let Some(mut entry) = ring::reserve::<ContextEvent>() else { return };
     let event = entry.as_mut_ptr();
-    let mut depth = 0_u32;
+    let mut shape = 0_u64;
     let place = context.wrapping_add(core::mem::offset_of!(Context, depth) as u64);
-    // SAFETY: `depth` is valid for 4 bytes; the helper checks the user address.
-    let code = unsafe { bpf_probe_read_user((&raw mut depth).cast(), 4, place as *const _) };
-    if code != 0 || depth == 0 || depth > MAX_FRAMES as u32 {
+    // SAFETY: `shape` is valid for 8 bytes; the helper checks the user address.
+    let code = unsafe { bpf_probe_read_user((&raw mut shape).cast(), 8, place as *const _) };
+    // The fields of `Context` from `depth` on.
+    let (depth, words, flags) = (shape as u16, (shape >> 16) as u16, (shape >> 32) as u16);
+    if code != 0 || depth == 0 || depth > MAX_FRAMES as u16 || words == 0 || words > MAX_FRAMES as u16 {
         drops::count(Reason::ContextUnread);
         entry.discard(ring::flags(Urgency::Batch));
         return;
@@ -60,15 +62,16 @@ pub(crate) fn copy_context(task: Task, context: u64) {
     let frames = unsafe { &raw mut (*event).frames };
     // The check above bounds the size, but the compiler merges it into a form that the verifier does not follow; behind
     // the black box it keeps the mask, which changes nothing.
-    let bytes = core::hint::black_box(depth * 8) & 0x3f8;
-    // SAFETY: at most 127 frames fit by the check above; the helper checks the user address.
+    let bytes = core::hint::black_box(u32::from(words) * 8) & 0x3f8;
+    // SAFETY: at most 127 words fit by the check above; the helper checks the user address.
     let code = unsafe { bpf_probe_read_user(frames.cast(), bytes, place as *const _) };
     if code != 0 {
         drops::count(Reason::ContextUnread);
         entry.discard(ring::flags(Urgency::Batch));
         return;
     }
-    fill(event, task, context, STACK_IN_PROCESS, depth);
+    let packed = if flags & CONTEXT_PLAIN == 0 { words } else { 0 };
+    fill(event, task, context, STACK_IN_PROCESS, depth.into(), packed.into());
     entry.submit(ring::flags(Urgency::Batch));
     let _ = SENT.insert(key, 1, 0);
 }
@@ -106,7 +109,7 @@ fn walk(ctx: &ProbeContext, task: Task) -> (u64, u32) {
     if SENT.get_ptr(key).is_some() {
         entry.discard(ring::flags(Urgency::Batch));
     } else {
-        fill(event, task, stack, STACK_KERNEL, depth);
+        fill(event, task, stack, STACK_KERNEL, depth, 0);
         entry.submit(ring::flags(Urgency::Batch));
         let _ = SENT.insert(key, 1, 0);
     }
@@ -115,7 +118,7 @@ fn walk(ctx: &ProbeContext, task: Task) -> (u64, u32) {
 
 /// Everything of the record but its frames.
 #[inline(always)]
-fn fill(event: *mut ContextEvent, task: Task, stack: u64, stack_kind: u32, depth: u32) {
+fn fill(event: *mut ContextEvent, task: Task, stack: u64, stack_kind: u32, depth: u32, packed_words: u64) {
     let header = ring::header::<ContextEvent>(EVENT_CONTEXT, task);
     // SAFETY: the caller reserved the record with this layout; likewise below.
     unsafe { (*event).header = header };
@@ -126,7 +129,7 @@ fn fill(event: *mut ContextEvent, task: Task, stack: u64, stack_kind: u32, depth
     // SAFETY: as above.
     unsafe { (*event).depth = depth };
     // SAFETY: as above.
-    unsafe { (*event)._pad = 0 };
+    unsafe { (*event).packed_words = packed_words };
 }
 
 #[inline(always)]

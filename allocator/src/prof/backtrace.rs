@@ -338,7 +338,7 @@ fn compare_recalled(recalled: Recalled, first: Registers, high: u64) {
     }
     let Some((frames, truncated)) = frames_by_tables(first, high, max_frames()) else { return };
     if generation() == before {
-        let kept = recalled.tctx.context.get().map(|context| context.frames().to_vec());
+        let kept = recalled.tctx.context.get().map(|context| context.frames().collect());
         assert_eq!((kept, recalled.truncated), (Some(frames), truncated), "recalled stack against one by tables");
     }
 }

@@ -6,13 +6,13 @@
 //! ```
 //!
 //! A lookup in a table that was just replaced, or that races with an insertion, may miss a record; it never finds a
-//! wrong one. The caller then looks again under its lock before it inserts. Old tables are not freed (a thread may
-//! still read one); together they are smaller than the current one. The hash stands beside the link: records of other
+//! wrong one. The caller then looks again under its lock before it inserts. Old tables keep their place, since a thread may
+//! still read one, but not their pages: it finds nothing there. The hash stands beside the link: records of other
 //! hashes, which mostly are in no cache, are not looked at.
 #![forbid(unsafe_code)]
 
 use super::records::{Link, Ptr, Slot};
-use super::segments::{alloc_blank, alloc_value};
+use super::segments::{alloc_blank, alloc_value, give_back};
 
 /// Slots of the first table: 1 KiB.
 const FIRST_SLOTS: usize = 64;
@@ -65,6 +65,7 @@ impl<T> Index<T> {
                     table.put(hash, record);
                 }
                 self.table.set(Some(table));
+                old.inspect(|old| give_back(old.slots));
                 table
             }
         };

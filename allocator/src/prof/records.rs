@@ -7,13 +7,14 @@
 //!
 //! Fields: plain ones are written once, before publication; atomic ones say who changes them.
 
-use crate::prim::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::prim::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use core::ffi::{CStr, c_char};
 use core::ops::Deref;
 use core::ptr::NonNull;
 
 use jeprobe_abi::abi::{ABI_VERSION, MAX_FRAMES, ROOT_MAGIC};
 use jeprobe_abi::drops::{DROP_REASONS, Reason};
+use jeprobe_abi::pack;
 use jeprobe_abi::root;
 
 /// Pointer to a published record or value; may be copied freely and never dangles (I-REC-1).
@@ -309,26 +310,49 @@ impl CountsCell {
     }
 }
 
-/// `jeprobe_abi::root::Context`, followed by `depth` frames.
+/// `jeprobe_abi::root::Context`, followed by `words` words.
 #[repr(C)]
 pub(crate) struct ContextCell {
     pub(crate) hash: u64,
-    /// Not used by the writer: its index lies beside the table.
-    pub(crate) next: u64,
     /// lock: `ProfTctxs` to change.
     pub(crate) tctxs: Link<TctxCell>,
-    pub(crate) depth: u32,
-    pub(crate) flags: u32,
+    pub(crate) depth: u16,
+    pub(crate) words: u16,
+    pub(crate) flags: u16,
+    /// Its tctxs, as far as they are counted. lock: `ProfTctxs` to change.
+    pub(crate) tctxs_count: AtomicU16,
+}
+
+/// The frames of a context.
+pub(crate) enum StackFrames {
+    Packed(pack::Frames<'static>),
+    Plain(core::slice::Iter<'static, u64>),
+}
+
+impl Iterator for StackFrames {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        match self {
+            StackFrames::Packed(frames) => frames.next(),
+            StackFrames::Plain(frames) => frames.next().copied(),
+        }
+    }
 }
 
 impl Ptr<ContextCell> {
-    /// Shape [u64; depth], leaf first, unit avma.
-    pub(crate) fn frames(self) -> &'static [u64] {
-        let depth = self.depth as usize;
-        // SAFETY: the frames lie behind the record, inside the same segment.
+    /// Leaf first, unit avma.
+    pub(crate) fn frames(self) -> StackFrames {
+        // SAFETY: the words lie behind the record, inside the same segment.
         let start = unsafe { self.0.as_ptr().add(1) }.cast::<u64>();
-        // SAFETY: `append` wrote `depth` words there before it made this pointer, and nobody writes them again.
-        unsafe { core::slice::from_raw_parts(start, depth) }
+        // SAFETY: `append` wrote `words` words there before it made this pointer, and nobody writes them again.
+        let words = unsafe { core::slice::from_raw_parts(start, self.words.into()) };
+        if self.flags & root::CONTEXT_PLAIN == 0 {
+            StackFrames::Packed(pack::Frames::packed(words, self.depth.into()))
+        } else {
+            StackFrames::Plain(words.iter())
+        }
     }
 }
 
@@ -338,26 +362,29 @@ pub(crate) struct TctxCell {
     pub(crate) context: Link<ContextCell>,
     pub(crate) next: Link<TctxCell>,
     pub(crate) thread: Link<ThreadCell>,
-    /// Its number in the context's list, whose newest comes first.
-    pub(crate) ordinal: u64,
-    /// By others than `thread`.
-    pub(crate) freed: CountsCell,
+    /// lock: `ProfTctxs` to change.
+    pub(crate) apart: Link<ApartCell>,
     /// By `thread` alone.
     pub(crate) kept: CountsCell,
+}
+
+/// `jeprobe_abi::root::Apart`. A cache line, since any thread writes it.
+#[repr(C, align(64))]
+pub(crate) struct ApartCell {
+    /// By others than the thread.
+    pub(crate) freed: CountsCell,
     pub(crate) cumulative: CountsCell,
 }
 
 impl TctxCell {
     /// Counts of nothing, of no stack and no thread yet.
-    pub(crate) const fn blank(ordinal: u64) -> TctxCell {
+    pub(crate) const fn blank() -> TctxCell {
         TctxCell {
             context: Link::none(),
             next: Link::none(),
             thread: Link::none(),
-            ordinal,
-            freed: CountsCell::new(),
+            apart: Link::none(),
             kept: CountsCell::new(),
-            cumulative: CountsCell::new(),
         }
     }
 }
@@ -430,9 +457,10 @@ const _: () = {
     assert!(size_of::<ContextCell>() == size_of::<root::Context>());
     assert!(core::mem::offset_of!(ContextCell, depth) == core::mem::offset_of!(root::Context, depth));
     assert!(size_of::<TctxCell>() == size_of::<root::Tctx>());
-    assert!(core::mem::offset_of!(TctxCell, freed) == core::mem::offset_of!(root::Tctx, freed));
+    assert!(core::mem::offset_of!(TctxCell, apart) == core::mem::offset_of!(root::Tctx, apart));
     assert!(core::mem::offset_of!(TctxCell, kept) == core::mem::offset_of!(root::Tctx, kept));
-    assert!(core::mem::offset_of!(TctxCell, cumulative) == core::mem::offset_of!(root::Tctx, cumulative));
+    assert!(size_of::<ApartCell>() == size_of::<root::Apart>());
+    assert!(core::mem::offset_of!(ApartCell, cumulative) == core::mem::offset_of!(root::Apart, cumulative));
     assert!(size_of::<LiveCell>() == size_of::<root::Live>());
     assert!(core::mem::offset_of!(LiveCell, tctx) == core::mem::offset_of!(root::Live, tctx));
     assert!(core::mem::offset_of!(LiveCell, state) == core::mem::offset_of!(root::Live, state));

@@ -9,6 +9,7 @@ use jeprobe_abi::reader::{RemoteMemory, Unreadable};
 
 use super::records::{Link, LiveCell, Ptr, SegmentCell, Slot, jeprobe_root};
 use crate::base;
+use crate::sys;
 
 /// Largest segment, bytes with its header: below the size from which base memory maps each request by itself.
 const MAX_SEGMENT_BYTES: usize = 128 << 10;
@@ -137,6 +138,19 @@ pub(crate) fn alloc_blank<B: Blank>(count: usize) -> Option<&'static [B]> {
     let place = base::alloc(count.checked_mul(size_of::<B>())?, 64)?.cast::<B>();
     // SAFETY: base memory is zero, which is a value of the type by B1, and aligned to 64.
     Some(unsafe { core::slice::from_raw_parts(place.as_ptr(), count) })
+}
+
+/// Gives the whole pages of values back, which are blank again then. Others may be reading them.
+pub(crate) fn give_back<B: Blank>(values: &'static [B]) {
+    let page = sys::page_size();
+    let (start, end) = (values.as_ptr().addr(), values.as_ptr_range().end.addr());
+    let (first, last) = (start.next_multiple_of(page), end - end % page);
+    if first < last {
+        let pages = values.as_ptr().cast_mut().cast::<u8>().wrapping_byte_add(first - start);
+        // SAFETY: whole pages of base memory that holds these values alone, which B1 allows to become zero; they are read as
+        // atomics. Not given back when the system refuses.
+        let _ = unsafe { sys::purge_forced(pages, last - first) };
+    }
 }
 
 /// `count` zero bytes in memory that is never freed; the caller is their only user.

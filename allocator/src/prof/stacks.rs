@@ -9,17 +9,21 @@
 //! distinct stacks, up to [`MAX_CONTEXT_BYTES`], times that of the threads which sampled in each.
 #![forbid(unsafe_code)]
 
+use jeprobe_abi::abi::MAX_FRAMES;
 use jeprobe_abi::logic::hash_frames;
-use jeprobe_abi::root::{CONTEXT_TRUNCATED, KIND_CONTEXT, KIND_TCTX};
+use jeprobe_abi::pack::pack;
+use jeprobe_abi::root::{CONTEXT_PLAIN, CONTEXT_TRUNCATED, KIND_CONTEXT, KIND_TCTX};
 
 use super::index::Index;
-use super::records::{ContextCell, Link, Ptr, TctxCell, ThreadCell, jeprobe_root};
-use super::segments::Appender;
+use super::records::{ApartCell, ContextCell, CountsCell, Link, Ptr, TctxCell, ThreadCell, jeprobe_root};
+use super::segments::{Appender, alloc_value};
+use crate::prim::{AtomicU16, Ordering};
 use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
 
 /// Stacks kept, bytes: a program that makes new code without end must not fill memory with its stacks. Samples beyond
-/// it are recorded without a stack. A context of 30 frames takes 272 bytes, so this is about a million stacks.
+/// it are recorded without a stack. A context of 30 frames takes some 100 bytes, so this is two to
+/// three million stacks.
 pub(crate) const MAX_CONTEXT_BYTES: usize = 256 << 20;
 
 struct Growing {
@@ -55,9 +59,7 @@ pub(crate) fn context(
 ) -> Option<(Ptr<ContextCell>, bool)> {
     let Frames { depth, hash, .. } = *stack;
     let is_this = |context: &Ptr<ContextCell>| {
-        context.hash == hash
-            && context.depth as usize == depth
-            && context.frames().iter().zip(stack.leaf_first.clone()).all(|(known, frame)| *known == frame)
+        context.hash == hash && usize::from(context.depth) == depth && has_frames(*context, stack.leaf_first.clone())
     };
     if let Some(context) = CONTEXT_INDEX.find(hash, is_this) {
         return Some((context, false));
@@ -69,20 +71,43 @@ pub(crate) fn context(
     if contexts.records.taken_bytes > MAX_CONTEXT_BYTES && depth != 0 {
         return None;
     }
-    let record = ContextCell {
-        hash,
-        next: 0,
-        tctxs: Link::none(),
-        depth: depth as u32,
-        flags: if truncated { CONTEXT_TRUNCATED } else { 0 },
-    };
-    let context = contexts.records.append(&jeprobe_root.contexts, record, depth, stack.leaf_first.clone())?;
+    let context = append(&mut contexts.records, stack, if truncated { CONTEXT_TRUNCATED } else { 0 })?;
     let count = contexts.count;
     if !CONTEXT_INDEX.insert_locked(hash, context, count) {
         return None;
     }
     contexts.count += 1;
     Some((context, true))
+}
+
+/// Not a part of its caller, which seldom comes this far.
+#[inline(never)]
+fn has_frames(context: Ptr<ContextCell>, leaf_first: impl Iterator<Item = u64>) -> bool {
+    context.frames().eq(leaf_first)
+}
+
+/// Appends the record of a stack; `None` without memory.
+#[inline(never)]
+fn append(
+    records: &mut Appender,
+    stack: &Frames<impl Iterator<Item = u64> + Clone>,
+    flags: u16,
+) -> Option<Ptr<ContextCell>> {
+    let mut buffer = [0; MAX_FRAMES];
+    let packed = pack(stack.leaf_first.clone(), &mut buffer);
+    let words = packed.unwrap_or(stack.depth);
+    let record = ContextCell {
+        hash: stack.hash,
+        tctxs: Link::none(),
+        depth: stack.depth as u16,
+        words: words as u16,
+        flags: if packed.is_some() { flags } else { flags | CONTEXT_PLAIN },
+        tctxs_count: AtomicU16::new(0),
+    };
+    match packed.and_then(|words| buffer.get(..words)) {
+        Some(packed) => records.append(&jeprobe_root.contexts, record, words, packed.iter().copied()),
+        None => records.append(&jeprobe_root.contexts, record, words, stack.leaf_first.clone()),
+    }
 }
 
 /// The record of samples without a stack.
@@ -97,7 +122,7 @@ fn tctx_hash(context: usize, thread: usize) -> u64 {
 
 /// Tctxs of a context that are looked through one by one; where there are more, the index knows all of them. Most stacks
 /// belong to one thread or to a few.
-const LISTED: usize = 8;
+const LISTED: u16 = 8;
 
 fn tctxs_of(context: Ptr<ContextCell>) -> impl Iterator<Item = Ptr<TctxCell>> {
     core::iter::successors(context.tctxs.get(), |tctx| tctx.next.get())
@@ -105,9 +130,9 @@ fn tctxs_of(context: Ptr<ContextCell>) -> impl Iterator<Item = Ptr<TctxCell>> {
 
 fn find_tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option<Ptr<TctxCell>> {
     let of_thread = |tctx: &Ptr<TctxCell>| tctx.thread.get().is_some_and(|t| t.same(thread));
-    let newest = context.tctxs.get()?;
-    tctxs_of(context).take(LISTED).find(of_thread).or_else(|| {
-        if newest.ordinal < LISTED as u64 {
+    context.tctxs.get()?;
+    tctxs_of(context).take(LISTED.into()).find(of_thread).or_else(|| {
+        if context.tctxs_count.load(Ordering::Relaxed) <= LISTED {
             return None;
         }
         TCTX_INDEX.find(tctx_hash(context.addr(), thread.addr()), |tctx| {
@@ -125,16 +150,15 @@ pub(crate) fn tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option
     if let Some(tctx) = find_tctx(context, thread) {
         return Some(tctx);
     }
-    let newest = context.tctxs.get();
-    let record = TctxCell::blank(newest.map_or(0, |newest| newest.ordinal + 1));
+    let count = context.tctxs_count.load(Ordering::Relaxed);
+    let record = TctxCell::blank();
     record.context.set(Some(context));
     record.thread.set(Some(thread));
-    record.next.set(newest);
+    record.next.set(context.tctxs.get());
     let made = tctxs.records.append(&jeprobe_root.tctxs, record, 0, core::iter::empty())?;
     // Before the list says that there are so many: who sees that relies on the index.
-    let all = made.ordinal == LISTED as u64;
-    if made.ordinal >= LISTED as u64 {
-        let listed = tctxs_of(context).take(if all { LISTED } else { 0 });
+    if count >= LISTED {
+        let listed = tctxs_of(context).take(if count == LISTED { LISTED.into() } else { 0 });
         for tctx in core::iter::once(made).chain(listed) {
             let hash = tctx_hash(context.addr(), tctx.thread.get().map_or(0, Ptr::addr));
             if !TCTX_INDEX.insert_locked(hash, tctx, tctxs.count) {
@@ -143,8 +167,27 @@ pub(crate) fn tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option
             tctxs.count += 1;
         }
     }
+    // Relaxed: published by the link.
+    context.tctxs_count.store(count.saturating_add(1), Ordering::Relaxed);
     context.tctxs.set(Some(made));
     Some(made)
+}
+
+/// The counts that few tctxs need, made now if need be; `None` without memory.
+#[inline]
+pub(crate) fn apart(tctx: Ptr<TctxCell>) -> Option<Ptr<ApartCell>> {
+    tctx.apart.get().or_else(|| make_apart(tctx))
+}
+
+#[cold]
+#[inline(never)]
+fn make_apart(tctx: Ptr<TctxCell>) -> Option<Ptr<ApartCell>> {
+    let _tctxs = TCTXS.lock();
+    tctx.apart.get().or_else(|| {
+        let made = alloc_value(ApartCell { freed: CountsCell::new(), cumulative: CountsCell::new() })?;
+        tctx.apart.set(Some(made));
+        Some(made)
+    })
 }
 
 /// Every stack's counts in each thread, while none are made of a new stack.

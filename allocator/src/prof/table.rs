@@ -23,11 +23,12 @@
 
 use crate::prim::{Ordering, fence};
 
+use jeprobe_abi::drops::Reason;
 use jeprobe_abi::root::{LIVE_BUSY, LIVE_FREE, LIVE_SET};
 
 use super::hooks;
 use super::lives::{self, Live};
-use super::records::{ContextCell, LiveCell, Ptr, Share, TctxCell, ThreadCell, jeprobe_root};
+use super::records::{ApartCell, ContextCell, LiveCell, Ptr, Share, TctxCell, ThreadCell, jeprobe_root};
 use super::sampler::Weighed;
 use super::segments::each_live;
 use super::{stacks, threads};
@@ -66,7 +67,7 @@ pub(crate) fn record(thread: Ptr<ThreadCell>, tctx: Ptr<TctxCell>, sample: &Samp
     // Who is attached may read the table instead of being told each sample.
     if jeprobe_root.opt_accum.load(Ordering::Relaxed) == 1 || hooks::alloc_wanted() {
         // Not with plain stores: `clear` may be at it.
-        tctx.cumulative.add(share);
+        count_apart(tctx, |apart| apart.cumulative.add(share));
     }
     thread.kept.add(1);
     thread.samples.add(1);
@@ -115,11 +116,19 @@ fn settle(
         tctx.kept.sub_own(share);
         thread.kept.add(u64::MAX);
     } else {
-        tctx.freed.add(share);
+        count_apart(tctx, |apart| apart.freed.add(share));
         // Release: pairs with the Acquire in `threads`: the counts are settled before the record serves another thread.
         thread.freed.fetch_add(1, Ordering::Release);
     }
     tctx.context.get()
+}
+
+/// Counts what few tctxs count; without memory it is a loss, and what is counted stays too high or too low.
+fn count_apart(tctx: Ptr<TctxCell>, count: impl FnOnce(&ApartCell)) {
+    match stacks::apart(tctx) {
+        Some(apart) => count(&apart),
+        None => jeprobe_root.drop_one(Reason::NoMemory),
+    }
 }
 
 /// Forgets every sample and all cumulative counts. Samples recorded meanwhile may stay or go.
@@ -127,7 +136,9 @@ pub(crate) fn clear() {
     jeprobe_root.epoch.fetch_add(1, Ordering::Relaxed);
     // Cumulative counts first: a sample recorded in between is then removed from the current ones below and stays in
     // `cumulative`, so that cumulative never falls below current.
-    stacks::each_tctx(|tctx| tctx.cumulative.clear());
+    stacks::each_tctx(|tctx| {
+        tctx.apart.get().inspect(|apart| apart.cumulative.clear());
+    });
     each_live(|live| {
         // Acquire: as in `end`. The owner waits while the state is busy.
         let ours = live.state.compare_exchange(LIVE_SET, LIVE_BUSY, Ordering::AcqRel, Ordering::Relaxed);
@@ -142,7 +153,7 @@ pub(crate) fn clear() {
 /// In the child of a fork: counts all live samples anew, whatever the other threads were about to change.
 fn recount() {
     stacks::each_tctx(|tctx| {
-        tctx.freed.clear();
+        tctx.apart.get().inspect(|apart| apart.freed.clear());
         tctx.kept.clear();
     });
     threads::forget_samples();
@@ -272,7 +283,7 @@ mod tests {
             .expect("tctxs");
         table
             .contexts(|_, context, frames| {
-                assert_eq!(frames.len(), context.depth as usize);
+                assert_eq!(frames.len(), usize::from(context.depth));
                 table.tctxs_of::<TableError>(context, |_, tctx| {
                     by_context.add(&tctx.current());
                     Ok(())
@@ -316,7 +327,7 @@ mod tests {
             let depth = 1 + i % 40;
             let (context, new) = stack(&frames[..depth], depth == 40).expect("memory");
             assert!(!new || i < 40);
-            assert_eq!(context.frames(), &frames[..depth]);
+            assert_eq!(context.frames().collect::<Vec<_>>(), &frames[..depth]);
             assert!(put(thread, context, &sample(0x5000_0000 + 16 * i, 16 + i as u64)));
             bytes += 16 + i as u64;
         }

@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(walked.depth, want.len());
         assert_eq!(walked.hash, hash_end(want.iter().rev().fold(HASH_SEED, |hash, pc| hash_step(hash, *pc))));
         COUNTS.with_borrow_mut(|counts| {
-            let tctx = *counts.entry(want).or_insert_with(|| alloc_value(TctxCell::blank(0)).expect("memory"));
+            let tctx = *counts.entry(want).or_insert_with(|| alloc_value(TctxCell::blank()).expect("memory"));
             if let Some(recalled) = recalled {
                 assert!(recalled.tctx.same(tctx), "another stack was recalled");
                 assert_eq!(recalled.truncated, walked.truncated);

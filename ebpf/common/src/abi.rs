@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 /// Version of everything in this crate. The loader refuses a kernel object or a profile table of another version.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 /// First eight bytes of the profile table, "JEPROBE1" in memory order.
 pub const ROOT_MAGIC: u64 = u64::from_le_bytes(*b"JEPROBE1");

@@ -3,12 +3,16 @@
 #![forbid(unsafe_code)]
 
 use crate::drops::DROP_REASONS;
-use crate::root::{Context, Counts, Live, Root, Segment, Tctx, Thread};
+use crate::root::{Apart, Context, Counts, Live, Root, Segment, Tctx, Thread};
 
 /// Takes native-endian fields off the front of a record whose length the caller has checked; past the end it gives 0.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl Fields<'_> {
+    fn u16(&mut self) -> u16 {
+        self.take().map_or(0, u16::from_ne_bytes)
+    }
+
     fn u32(&mut self) -> u32 {
         self.take().map_or(0, u32::from_ne_bytes)
     }
@@ -84,20 +88,17 @@ pub(crate) fn segment(bytes: &[u8]) -> Segment {
 
 pub(crate) fn context(bytes: &[u8]) -> Context {
     let mut f = Fields(bytes);
-    Context { hash: f.u64(), next: f.u64(), tctxs: f.u64(), depth: f.u32(), flags: f.u32() }
+    Context { hash: f.u64(), tctxs: f.u64(), depth: f.u16(), words: f.u16(), flags: f.u16(), _pad: f.u16() }
 }
 
 pub(crate) fn tctx(bytes: &[u8]) -> Tctx {
     let mut f = Fields(bytes);
-    Tctx {
-        context: f.u64(),
-        next: f.u64(),
-        thread: f.u64(),
-        reserved: f.u64(),
-        freed: f.counts(),
-        kept: f.counts(),
-        cumulative: f.counts(),
-    }
+    Tctx { context: f.u64(), next: f.u64(), thread: f.u64(), apart: f.u64(), kept: f.counts() }
+}
+
+pub(crate) fn apart(bytes: &[u8]) -> Apart {
+    let mut f = Fields(bytes);
+    Apart { freed: f.counts(), cumulative: f.counts() }
 }
 
 pub(crate) fn live(bytes: &[u8]) -> Live {

@@ -64,7 +64,8 @@ pub struct FreeEvent {
 }
 
 /// Frames of a stack, sent before the first event that names it.
-/// `frames`: shape [u64; 127], valid ..depth, leaf first; unit avma; 0 never valid.
+/// `frames`: shape [u64; 127], valid ..depth, leaf first; unit avma; 0 never valid. Where `packed_words` is not 0, these are
+/// so many words of packed frames ([`crate::pack`]).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextEvent {
@@ -73,7 +74,7 @@ pub struct ContextEvent {
     pub stack_kind: u32,
     pub depth: u32,
     pub frames: [u64; MAX_FRAMES],
-    pub _pad: u64,
+    pub packed_words: u64,
 }
 
 /// The process wrote a profile.

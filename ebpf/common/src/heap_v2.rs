@@ -23,8 +23,8 @@
 use core::fmt::Write as _;
 
 use crate::drops::Reason;
-use crate::reader::{RemoteMemory, Table, TableError};
-use crate::root::{Counts, Root, Tctx, Thread};
+use crate::reader::{RemoteMemory, Table, TableError, TctxCounts};
+use crate::root::{Counts, Root, Thread};
 use crate::unbias::{self, Written};
 
 /// Takes the bytes of a heap file.
@@ -50,7 +50,7 @@ pub struct Pair {
 
 impl Pair {
     /// Of one stack in one thread.
-    pub fn of(tctx: &Tctx) -> Pair {
+    pub fn of(tctx: &TctxCounts) -> Pair {
         Pair { current: tctx.current(), cumulative: tctx.cumulative }
     }
 

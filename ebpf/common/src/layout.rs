@@ -7,7 +7,7 @@ use core::mem::{offset_of, size_of};
 use crate::config::Config;
 use crate::event::{AllocEvent, ContextEvent, DumpEvent, FreeEvent, Header, LifecycleEvent, MallctlEvent};
 use crate::keys::{Arg, Site, StackKey};
-use crate::root::{Context, Counts, Live, Root, Segment, Tctx, Thread};
+use crate::root::{Apart, Context, Counts, Live, Root, Segment, Tctx, Thread};
 
 const _: () = {
     assert!(size_of::<Header>() == 24);
@@ -32,9 +32,9 @@ const _: () = {
     assert!(offset_of!(Root, contexts) == 264);
     assert!(size_of::<Segment>() == 32);
     assert!(size_of::<Counts>() == 32);
-    assert!(size_of::<Context>() == 32);
-    assert!(size_of::<Tctx>() == 128);
-    assert!(offset_of!(Tctx, freed) == 32);
+    assert!(size_of::<Context>() == 24);
+    assert!(size_of::<Tctx>() == 64);
+    assert!(size_of::<Apart>() == 64);
     assert!(size_of::<Live>() == 64);
     assert!(size_of::<Thread>() == 80);
 };

@@ -12,6 +12,7 @@
 //! - `logic`: decisions that need no kernel helper, tested on the host.
 //! - `decode`: records of the table out of copied bytes (feature `heap`).
 //! - `reader`: walks the profile table of any address space (feature `heap`).
+//! - `pack`: frames of a stack in few bytes.
 //! - `unbias`: weights of samples, and the numbers of a heap file (feature `heap`).
 //! - `heap_v2`: writes heap files, from a table or line by line (feature `heap`).
 //! - `layout`: const assertions over all of these.
@@ -32,6 +33,7 @@ pub mod hooks;
 pub mod keys;
 mod layout;
 pub mod logic;
+pub mod pack;
 #[cfg(feature = "heap")]
 pub mod reader;
 pub mod root;

@@ -11,9 +11,10 @@ use core::mem::size_of;
 
 use crate::abi::{ABI_VERSION, MAX_FRAMES, ROOT_MAGIC};
 use crate::decode::{self, Fields};
+use crate::pack;
 use crate::root::{
-    Context, KIND_CONTEXT, KIND_LIVE, KIND_TCTX, KIND_THREAD, LIVE_FREE, LIVE_SET, Live, Root, STATE_READY, Segment,
-    Tctx, Thread,
+    Apart, CONTEXT_PLAIN, Context, Counts, KIND_CONTEXT, KIND_LIVE, KIND_TCTX, KIND_THREAD, LIVE_FREE, LIVE_SET, Live,
+    Root, STATE_READY, Segment, Tctx, Thread,
 };
 
 /// Copies bytes out of an address space.
@@ -78,6 +79,35 @@ pub struct Walk {
     pub records: u64,
     /// Records skipped because they changed or made no sense.
     pub torn: u64,
+}
+
+/// Counts of one stack in one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct TctxCounts {
+    /// Address of the [`Context`].
+    pub context: u64,
+    /// Address of the [`Thread`].
+    pub thread: u64,
+    /// Samples of the thread less those that it freed itself.
+    pub kept: Counts,
+    /// Samples of the thread that others freed.
+    pub freed: Counts,
+    /// Samples ever taken, where they are counted.
+    pub cumulative: Counts,
+}
+
+impl TctxCounts {
+    /// What is live: `kept` less `freed`, and nothing where a change in between would make that negative.
+    pub fn current(&self) -> Counts {
+        // Words of one record may belong to slightly different moments: each by itself.
+        let less = u64::saturating_sub;
+        Counts {
+            objects: less(self.kept.objects, self.freed.objects),
+            bytes: less(self.kept.bytes, self.freed.bytes),
+            weight_objects8: less(self.kept.weight_objects8, self.freed.weight_objects8),
+            weight_bytes: less(self.kept.weight_bytes, self.freed.weight_bytes),
+        }
+    }
 }
 
 /// Bytes copied at a time: four read calls per page of records would dominate a remote walk.
@@ -146,10 +176,13 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
         })
     }
 
-    pub fn tctxs<E: From<TableError>>(&self, mut each: impl FnMut(u64, &Tctx) -> Result<(), E>) -> Result<Walk, E> {
+    pub fn tctxs<E: From<TableError>>(
+        &self,
+        mut each: impl FnMut(u64, &TctxCounts) -> Result<(), E>,
+    ) -> Result<Walk, E> {
         self.fixed::<E>(self.root.tctxs, KIND_TCTX, size_of::<Tctx>(), |addr, bytes, walk| {
             walk.records += 1;
-            each(addr, &decode::tctx(bytes))
+            each(addr, &self.counts(addr, &decode::tctx(bytes))?)
         })
     }
 
@@ -188,20 +221,20 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
                 let mut at = 0;
                 while let Some(header) = chunk[..filled].get(at..at + size_of::<Context>()) {
                     let context = decode::context(header);
-                    let depth = context.depth as usize;
-                    if depth > MAX_FRAMES {
-                        // Its length is unknown, and so is the place of the next record.
+                    let words = usize::from(context.words);
+                    if words > MAX_FRAMES {
+                        // Its length is unlikely, and so is the place of the next record.
                         walk.torn += 1;
                         return Ok(());
                     }
-                    let end = at + size_of::<Context>() + depth * 8;
+                    let end = at + size_of::<Context>() + words * 8;
                     let Some(raw) = chunk[..filled].get(at + size_of::<Context>()..end) else { break };
-                    let mut raw = Fields(raw);
-                    for frame in &mut frames[..depth] {
-                        *frame = raw.u64();
+                    if let Some(depth) = frames_of(&context, raw, &mut frames) {
+                        walk.records += 1;
+                        each(start + offset + at as u64, &context, &frames[..depth])?;
+                    } else {
+                        walk.torn += 1;
                     }
-                    walk.records += 1;
-                    each(start + offset + at as u64, &context, &frames[..depth])?;
                     at = end;
                 }
                 if at == 0 {
@@ -220,24 +253,18 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
         let mut bytes = [0; CONTEXT_BYTES];
         self.memory.read(addr, &mut bytes[..size_of::<Context>()])?;
         let context = decode::context(&bytes);
-        let depth = context.depth as usize;
-        if depth > MAX_FRAMES {
+        let Some(tail) = bytes.get_mut(..usize::from(context.words) * 8) else {
             return Err(TableError::BadSegment { addr });
-        }
-        let tail = &mut bytes[..depth * 8];
+        };
         self.memory.read(addr + size_of::<Context>() as u64, tail)?;
-        let mut fields = Fields(tail);
-        for frame in &mut frames[..depth] {
-            *frame = fields.u64();
-        }
-        Ok(context)
+        frames_of(&context, tail, frames).map(|_| context).ok_or(TableError::BadSegment { addr })
     }
 
     /// The per-thread counts of one context.
     pub fn tctxs_of<E: From<TableError>>(
         &self,
         context: &Context,
-        mut each: impl FnMut(u64, &Tctx) -> Result<(), E>,
+        mut each: impl FnMut(u64, &TctxCounts) -> Result<(), E>,
     ) -> Result<Walk, E> {
         let mut walk = Walk::default();
         let mut cycle = CycleCheck::new();
@@ -245,17 +272,30 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
         while next != 0 {
             let tctx = self.tctx(next)?;
             walk.records += 1;
-            each(next, &tctx)?;
+            each(next, &self.counts(next, &tctx)?)?;
             next = tctx.next;
             cycle.step(next, MAX_TCTXS)?;
         }
         Ok(walk)
     }
 
-    pub fn tctx(&self, addr: u64) -> Result<Tctx, TableError> {
+    fn tctx(&self, addr: u64) -> Result<Tctx, TableError> {
         let mut bytes = [0; size_of::<Tctx>()];
         self.memory.read(addr, &mut bytes)?;
         Ok(decode::tctx(&bytes))
+    }
+
+    /// The counts of the tctx at `addr`, as which `tctx` was copied.
+    fn counts(&self, addr: u64, tctx: &Tctx) -> Result<TctxCounts, TableError> {
+        let Tctx { context, thread, kept, .. } = *tctx;
+        if tctx.apart == 0 {
+            return Ok(TctxCounts { context, thread, kept, freed: Counts::ZERO, cumulative: Counts::ZERO });
+        }
+        let mut bytes = [0; size_of::<Apart>()];
+        self.memory.read(tctx.apart, &mut bytes)?;
+        let Apart { freed, cumulative } = decode::apart(&bytes);
+        // Once more, behind `freed`: see `Tctx`.
+        Ok(TctxCounts { context, thread, kept: self.tctx(addr)?.kept, freed, cumulative })
     }
 
     pub fn thread(&self, addr: u64) -> Result<Thread, TableError> {
@@ -324,6 +364,24 @@ impl<'m, M: RemoteMemory> Table<'m, M> {
     }
 }
 
+/// Decodes the frames of a context out of the words behind it; how many they are, `None` when they are not what it says.
+fn frames_of(context: &Context, raw: &[u8], frames: &mut [u64; MAX_FRAMES]) -> Option<usize> {
+    let depth = usize::from(context.depth);
+    let frames = frames.get_mut(..depth)?;
+    let mut words = [0; MAX_FRAMES];
+    let words = words.get_mut(..raw.len() / 8)?;
+    let mut fields = Fields(raw);
+    for word in &mut *words {
+        *word = fields.u64();
+    }
+    if context.flags & CONTEXT_PLAIN != 0 {
+        frames.copy_from_slice(words.get(..depth)?);
+    } else if !pack::unpack(words, frames) {
+        return None;
+    }
+    Some(depth)
+}
+
 /// Brent's cycle check: remembers one earlier address and moves it at doubling distances.
 struct CycleCheck {
     mark: u64,
@@ -357,7 +415,7 @@ mod tests {
     use std::vec::Vec;
 
     use super::{RemoteMemory, Table, TableError, Unreadable, Walk};
-    use crate::abi::{ABI_VERSION, ROOT_MAGIC};
+    use crate::abi::{ABI_VERSION, MAX_FRAMES, ROOT_MAGIC};
     use crate::root::{
         Counts, KIND_CONTEXT, KIND_LIVE, KIND_TCTX, KIND_THREAD, LIVE_BUSY, LIVE_FREE, LIVE_SET, STATE_READY,
     };
@@ -392,13 +450,13 @@ mod tests {
             self.u64(at + 24, 1024);
         }
 
-        /// Root, one segment of each kind at 0x1000, 0x2000, 0x3000, 0x4000: two contexts of 2 and 0 frames, one tctx,
+        /// Root, one segment of each kind at 0x1000, 0x2000, 0x3000, 0x4000: three contexts of 2 frames, none and 2, one tctx,
         /// four live slots (free, busy, set, set of an older epoch), one thread.
         fn sample() -> Image {
             let mut image = Image(std::vec![0; 0x5000]);
             image.u64(0, ROOT_MAGIC);
             image.u32(8, ABI_VERSION);
-            for (i, size) in [344, 32, 32, 128, 64, 80].into_iter().enumerate() {
+            for (i, size) in [344, 32, 24, 64, 64, 80].into_iter().enumerate() {
                 image.u32(12 + 4 * i, size);
             }
             image.u32(36, STATE_READY);
@@ -407,19 +465,26 @@ mod tests {
             for (i, at) in [0x1000_u64, 0x2000, 0x3000, 0x4000].into_iter().enumerate() {
                 image.u64(264 + 8 * i, BASE + at);
             }
-            image.segment(0x1000, 0, KIND_CONTEXT, 32 + 16 + 32);
-            image.u64(0x1020 + 16, BASE + 0x2020);
-            image.u32(0x1020 + 24, 2);
-            image.u64(0x1020 + 32, 0xaaaa);
-            image.u64(0x1020 + 40, 0xbbbb);
-            image.segment(0x2000, 0, KIND_TCTX, 128);
+            image.segment(0x1000, 0, KIND_CONTEXT, 24 + 8 + 24 + 24 + 16);
+            image.u64(0x1020 + 8, BASE + 0x2020);
+            // Depth 2 in a word: 0xaaaa is 3 bytes of 0x15554 above their length, 0xbbbb as many of 0x2222.
+            image.u32(0x1020 + 16, 2 | 1 << 16);
+            image.u64(0x1020 + 24, 0x15554 << 3 | 2 | (0x2222 << 3 | 2) << 24);
+            // Not packed.
+            image.u32(0x1058 + 16, 2 | 2 << 16);
+            image.u32(0x1058 + 20, 2);
+            image.u64(0x1058 + 24, 0xcccc);
+            image.u64(0x1058 + 32, u64::MAX);
+            image.segment(0x2000, 0, KIND_TCTX, 64);
             image.u64(0x2020, BASE + 0x1020);
             image.u64(0x2020 + 16, BASE + 0x4020);
-            // Freed by others, kept by the thread, of each the objects and the bytes.
-            image.u64(0x2020 + 32, 2);
-            image.u64(0x2020 + 40, 900);
-            image.u64(0x2020 + 64, 9);
-            image.u64(0x2020 + 72, 800);
+            image.u64(0x2020 + 24, BASE + 0x2800);
+            // Kept by the thread, freed by others, of each the objects and the bytes; ever taken.
+            image.u64(0x2020 + 32, 9);
+            image.u64(0x2020 + 40, 800);
+            image.u64(0x2800, 2);
+            image.u64(0x2808, 900);
+            image.u64(0x2820, 11);
             image.segment(0x3000, 0, KIND_LIVE, 4 * 64);
             for (i, (state, epoch)) in
                 [(LIVE_FREE, 3), (LIVE_BUSY, 3), (LIVE_SET, 3), (LIVE_SET, 2)].into_iter().enumerate()
@@ -454,6 +519,7 @@ mod tests {
             .contexts(|addr, context, frames| {
                 let mut shares = Counts::ZERO;
                 table.tctxs_of::<TableError>(context, |_, tctx| {
+                    assert_eq!(tctx.cumulative.objects, 11);
                     shares = tctx.current();
                     Ok(())
                 })?;
@@ -461,9 +527,13 @@ mod tests {
                 Ok::<_, TableError>(())
             })
             .expect("contexts");
-        assert_eq!(walk, Walk { records: 2, torn: 0 });
+        assert_eq!(walk, Walk { records: 3, torn: 0 });
         // Bytes that were freed before they were seen to come are none.
-        let want = [(BASE + 0x1020, 7, 0, std::vec![0xaaaa, 0xbbbb]), (BASE + 0x1020 + 48, 0, 0, std::vec![])];
+        let want = [
+            (BASE + 0x1020, 7, 0, std::vec![0xaaaa, 0xbbbb]),
+            (BASE + 0x1040, 0, 0, std::vec![]),
+            (BASE + 0x1058, 0, 0, std::vec![0xcccc, u64::MAX]),
+        ];
         assert_eq!(stacks, want);
         let mut lives = Vec::new();
         let walk = table
@@ -511,17 +581,26 @@ mod tests {
         assert_eq!(error_after(|i| i.u64(0x1010, 2048)), bad);
         assert_eq!(error_after(|i| i.u64(0x1010, 13)), bad);
         assert_eq!(error_after(|i| i.u64(0x1018, u64::MAX)), bad);
+        assert_eq!(error_after(|i| i.u64(0x2038, 24)), Some(TableError::Unreadable { addr: 24 }));
         // Lists that lead back to themselves.
         assert_eq!(error_after(|i| i.u64(0x1000, BASE + 0x1000)), Some(TableError::Cycle { addr: BASE + 0x1000 }));
         assert_eq!(error_after(|i| i.u64(0x2028, BASE + 0x2020)), Some(TableError::Cycle { addr: BASE + 0x2020 }));
     }
 
     #[test]
-    fn a_context_of_impossible_depth_is_torn() {
-        let mut image = Image::sample();
-        image.u32(0x1020 + 24, 4000);
-        let table = image.open().expect("root");
-        let walk = table.contexts(|_, _, _| Ok::<_, TableError>(())).expect("walk");
-        assert_eq!(walk, Walk { records: 0, torn: 1 });
+    fn contexts_that_do_not_hold_their_frames_are_torn() {
+        let walk_with = |depth_words| {
+            let mut image = Image::sample();
+            image.u32(0x1020 + 16, depth_words);
+            let table = image.open().expect("root");
+            let mut frames = [0; MAX_FRAMES];
+            let alone = table.context(BASE + 0x1020, &mut frames).err();
+            assert_eq!(alone, Some(TableError::BadSegment { addr: BASE + 0x1020 }), "{depth_words:#x}");
+            table.contexts(|_, _, _| Ok::<_, TableError>(())).expect("walk")
+        };
+        // Of an impossible length, whose end is not known; of frames beyond the greatest depth, and beyond its words.
+        assert_eq!(walk_with(2 | 0xfa0 << 16), Walk { records: 0, torn: 1 });
+        assert_eq!(walk_with(0xfa0 | 1 << 16), Walk { records: 2, torn: 1 });
+        assert_eq!(walk_with(9 | 1 << 16), Walk { records: 2, torn: 1 });
     }
 }

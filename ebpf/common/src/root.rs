@@ -1,7 +1,7 @@
 //! The profile table, as it lies in the target's memory.
 //!
 //! ```text
-//!  jeprobe_root ─► Root ─┬─ contexts ─► Segment ─► Segment ─► 0     records of varying size: Context + frames
+//!  jeprobe_root ─► Root ─┬─ contexts ─► Segment ─► Segment ─► 0     records of varying size: Context + packed frames
 //!                        ├─ tctxs    ─► Segment …                  one per (context, thread)
 //!                        ├─ lives    ─► Segment …                  one per live sample
 //!                        └─ threads  ─► Segment …                  one per thread that sampled
@@ -147,27 +147,31 @@ impl Counts {
     }
 }
 
-/// One distinct stack; its counts are those of its [`Tctx`]s together. Followed by `depth` frames as u64, leaf first, 0 never valid: return addresses, but for the leaf,
-/// which is the last byte of its call (a heap file's readers do not take one off it; one that does stays inside the
-/// call). The allocator's own frames at the leaf end are left out where it is a library of its own.
+/// One distinct stack; its counts are those of its [`Tctx`]s together. Followed by `words` 64-bit words, which hold `depth`
+/// frames, leaf first, 0 never valid, packed ([`crate::pack`]) or one a word ([`CONTEXT_PLAIN`]): return addresses, but for
+/// the leaf, which is the last byte of its call (a heap file's readers do not take one off it; one that does stays inside
+/// the call). The allocator's own frames at the leaf end are left out where it is a library of its own.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     pub hash: u64,
-    /// Next context of the same hash bucket.
-    pub next: u64,
     /// First [`Tctx`] of this stack.
     pub tctxs: u64,
-    pub depth: u32,
-    /// Bit 0: the walk ended early (stack memory or unwind information missing).
-    pub flags: u32,
+    pub depth: u16,
+    pub words: u16,
+    /// [`CONTEXT_TRUNCATED`], [`CONTEXT_PLAIN`].
+    pub flags: u16,
+    pub _pad: u16,
 }
 
-/// [`Context::flags`] bit: the walk ended before the outermost frame.
-pub const CONTEXT_TRUNCATED: u32 = 1;
+/// [`Context::flags`] bit: the walk ended before the outermost frame (stack memory or unwind information missing).
+pub const CONTEXT_TRUNCATED: u16 = 1;
+/// [`Context::flags`] bit: frames are not packed.
+pub const CONTEXT_PLAIN: u16 = 2;
 
 /// Counts of one stack in one thread. Samples that the thread took and frees are counted in words that only the thread
-/// writes; what others free of them is counted apart, so that no sample waits for another thread's cache line.
+/// writes; what others free of them is counted in the [`Apart`], so that no sample waits for another thread's cache line.
+/// Live is what `kept` has more than `freed`: who copies `freed` first never sees a free without its sample.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Tctx {
@@ -176,27 +180,20 @@ pub struct Tctx {
     pub next: u64,
     /// Address of the [`Thread`].
     pub thread: u64,
-    pub reserved: u64,
-    /// Samples of the thread that others freed. Lies before `kept`: who copies upwards never sees a free without its
-    /// sample.
-    pub freed: Counts,
+    /// Address of the [`Apart`], 0 while its counts are all 0.
+    pub apart: u64,
     /// Samples of the thread less those that it freed itself.
     pub kept: Counts,
-    pub cumulative: Counts,
 }
 
-impl Tctx {
-    /// What is live: `kept` less `freed`, and nothing where a change in between would make that negative.
-    pub fn current(&self) -> Counts {
-        // Words of one record may belong to slightly different moments: each by itself.
-        let less = u64::saturating_sub;
-        Counts {
-            objects: less(self.kept.objects, self.freed.objects),
-            bytes: less(self.kept.bytes, self.freed.bytes),
-            weight_objects8: less(self.kept.weight_objects8, self.freed.weight_objects8),
-            weight_bytes: less(self.kept.weight_bytes, self.freed.weight_bytes),
-        }
-    }
+/// What few [`Tctx`]s need.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Apart {
+    /// Samples of the thread that others freed.
+    pub freed: Counts,
+    /// Samples ever taken, where they are counted ([`Root::opt_accum`]).
+    pub cumulative: Counts,
 }
 
 /// One live sampled object.

@@ -10,7 +10,7 @@ use std::{env, fs};
 use jeprobe_abi::config::Config;
 use jeprobe_abi::event::{AllocEvent, ContextEvent, DumpEvent, FreeEvent, Header, LifecycleEvent, MallctlEvent};
 use jeprobe_abi::keys::{Arg, Site, StackKey};
-use jeprobe_abi::root::{Context, Counts, Live, Root, Segment, Tctx, Thread};
+use jeprobe_abi::root::{Apart, Context, Counts, Live, Root, Segment, Tctx, Thread};
 
 /// Types of integers and arrays of them without padding: `layout.rs` asserts their sizes.
 ///
@@ -26,7 +26,7 @@ macro_rules! plain {
 }
 
 plain!(Header AllocEvent FreeEvent ContextEvent DumpEvent MallctlEvent LifecycleEvent Config StackKey Arg Site);
-plain!(Root Segment Counts Context Tctx Live Thread);
+plain!(Root Segment Counts Context Tctx Apart Live Thread);
 
 fn bytes_of<T: Plain>(value: &T) -> Vec<u8> {
     // SAFETY: the value is `size_of::<T>()` bytes, all initialised by S1 of `Plain`.
@@ -88,7 +88,7 @@ fn bytes_are_as_recorded() {
     record(
         &mut text,
         "ContextEvent",
-        &numbered!(ContextEvent: header[= header], stack, stack_kind, depth, frames[each], _pad),
+        &numbered!(ContextEvent: header[= header], stack, stack_kind, depth, frames[each], packed_words),
     );
     record(&mut text, "DumpEvent", &numbered!(DumpEvent: header[= header], sequence, reason, path[each]));
     record(&mut text, "MallctlEvent", &numbered!(MallctlEvent: header[= header], name[each], new_value, new_len));
@@ -112,12 +112,9 @@ fn bytes_are_as_recorded() {
     );
     record(&mut text, "Segment", &numbered!(Segment: next, kind, _pad, used_bytes, capacity_bytes));
     record(&mut text, "Counts", &counts);
-    record(&mut text, "Context", &numbered!(Context: hash, next, tctxs, depth, flags));
-    record(
-        &mut text,
-        "Tctx",
-        &numbered!(Tctx: context, next, thread, reserved, freed[= counts], kept[= counts], cumulative[= counts]),
-    );
+    record(&mut text, "Context", &numbered!(Context: hash, tctxs, depth, words, flags, _pad));
+    record(&mut text, "Tctx", &numbered!(Tctx: context, next, thread, apart, kept[= counts]));
+    record(&mut text, "Apart", &numbered!(Apart: freed[= counts], cumulative[= counts]));
     record(
         &mut text,
         "Live",

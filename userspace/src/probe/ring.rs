@@ -6,6 +6,7 @@ use jeprobe_abi::event::{
     AllocEvent, ContextEvent, DumpEvent, EVENT_ALLOC, EVENT_CONTEXT, EVENT_DUMP, EVENT_EXEC, EVENT_EXIT, EVENT_FORK,
     EVENT_FREE, EVENT_MALLCTL, FreeEvent, Header, LifecycleEvent, MallctlEvent, NAME_BYTES, PATH_BYTES,
 };
+use jeprobe_abi::pack::unpack;
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,13 +58,22 @@ impl Event {
                 if depth as usize > MAX_FRAMES {
                     return None;
                 }
-                let mut frames = [0; MAX_FRAMES];
-                for (at, frame) in frames.iter_mut().enumerate() {
-                    // Beyond the depth the ring holds what was there before.
-                    let word = words.u64()?;
-                    *frame = if at < depth as usize { word } else { 0 };
+                let mut raw = [0; MAX_FRAMES];
+                for word in &mut raw {
+                    *word = words.u64()?;
                 }
-                Event::Context(Box::new(ContextEvent { header, stack, stack_kind, depth, frames, _pad: words.u64()? }))
+                // Beyond the depth the ring holds what was there before.
+                let mut frames = [0; MAX_FRAMES];
+                let frames_kept = frames.get_mut(..depth as usize)?;
+                match words.u64()? {
+                    0 => frames_kept.copy_from_slice(raw.get(..depth as usize)?),
+                    packed => {
+                        if !unpack(raw.get(..usize::try_from(packed).ok()?)?, frames_kept) {
+                            return None;
+                        }
+                    }
+                }
+                Event::Context(Box::new(ContextEvent { header, stack, stack_kind, depth, frames, packed_words: 0 }))
             }
             EVENT_DUMP => Event::Dump(Box::new(DumpEvent {
                 header,
@@ -165,6 +175,15 @@ mod tests {
         };
         assert_eq!(frames(&context), [16, 32]);
         assert_eq!(context.frames[2], 0);
+        // Packed: 16 in a byte, then one of 32.
+        words[2] = (32 << 3 | 1) | (64 << 3 | 1) << 16;
+        words[129] = 1;
+        let Some(Event::Context(context)) = Event::decode(&record(EVENT_CONTEXT, 1064, &words)) else {
+            panic!("a packed context");
+        };
+        assert_eq!((frames(&context), context.packed_words), (&[16, 48][..], 0));
+        words[129] = 200;
+        assert_eq!(Event::decode(&record(EVENT_CONTEXT, 1064, &words)), None);
         words[1] = 1 | 128 << 32;
         assert_eq!(Event::decode(&record(EVENT_CONTEXT, 1064, &words)), None);
     }
