@@ -166,7 +166,9 @@ pub(crate) fn walk(trace: &mut Trace, stack: &mut Stack, start: Start, now_ns: u
     let words = StackWords::new(start.at.sp, stack.high);
     let generation = generation()?;
     let walked = trace.walk(start, stack.high, generation, max, &words, &mut Tables::new(words));
-    let walked = if walked.doubtful && now_ns >= walker::next_refresh_ns() {
+    let walked = if walked.doubtful
+        && (now_ns >= walker::next_refresh_ns() || trace.end_of_walk().is_some_and(walker::is_news))
+    {
         walk_again(trace, start, stack.high, generation, max, words, walked)?
     } else {
         walked
@@ -192,12 +194,17 @@ fn walk_again(
     words: StackWords,
     walked: Walked,
 ) -> Option<Walked> {
-    refresh(false);
+    let looked = refresh(false);
     let newer = walker::generation()?;
-    if newer == generation {
-        return Some(walked);
+    let walked =
+        if newer == generation { walked } else { trace.walk(start, high, newer, max, &words, &mut Tables::new(words)) };
+    if looked
+        && walked.doubtful
+        && let Some(place) = trace.end_of_walk().filter(|pc| walker::is_news(*pc))
+    {
+        walker::note_strange(place);
     }
-    Some(trace.walk(start, high, newer, max, &words, &mut Tables::new(words)))
+    Some(walked)
 }
 
 /// The program's own registers as they are right after its call into the allocator. `None` without a walker, when the
@@ -449,6 +456,17 @@ mod tests {
         let places: std::collections::BTreeSet<_> =
             (0..16_u64).map(|i| core::ptr::from_ref(known_stack(0x7_f776_b7ff - i * 2048)).addr()).collect();
         assert!(places.len() > 8, "{}", places.len());
+    }
+
+    #[test]
+    fn code_of_no_module_is_news_until_it_was_looked_for() {
+        refresh(true);
+        assert!(!walker::is_news(level as *const () as u64));
+        let nowhere = 0x10_0000_0000;
+        assert!(walker::is_news(nowhere));
+        walker::note_strange(nowhere);
+        assert!(!walker::is_news(nowhere + 64), "of the same place");
+        assert!(walker::is_news(nowhere + (1 << 30)));
     }
 
     #[test]

@@ -283,6 +283,12 @@ impl Trace {
         }
     }
 
+    /// Code of the outermost frame of the last walk.
+    pub(crate) fn end_of_walk(&self) -> Option<u64> {
+        // Of the call, not behind it.
+        self.last.frames.first().map(|frame| frame.at.pc.wrapping_sub(1))
+    }
+
     /// The frames of the last walk, leaf first: return addresses, but the leaf, which is the last byte of its call.
     pub(crate) fn frames(&self, walked: Walked) -> impl Iterator<Item = u64> + Clone {
         self.last.frames(walked)

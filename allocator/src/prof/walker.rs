@@ -36,6 +36,8 @@ const SLOTS: usize = 8;
 /// below one in a thousand in a program whose stacks never end well.
 const REFRESH_NS: u64 = 10_000_000;
 const MAX_REFRESH_NS: u64 = 1_000_000_000;
+/// Log2 of the bytes of code by which it is remembered where there is no module.
+const LG_STRANGE: u32 = 21;
 /// Time after which they are looked at without any doubt, ns. A library that came to the place of another may be walked by
 /// the wrong tables without an error; this is for how long.
 const ROUTINE_NS: u64 = 1_000_000_000;
@@ -261,18 +263,43 @@ pub(super) fn routine_refresh_ns() -> u64 {
     ROUTINE_REFRESH_NS.load(Ordering::Relaxed)
 }
 
-/// Reads the modules again and replaces the snapshot when they changed. With `wait`, waits for another thread that is
-/// at it. Caller holds no slot.
-pub(crate) fn refresh(wait: bool) {
+/// Code that was in no module although these had just been read: made at run time, or of a library that is gone. By place,
+/// 0 = none; a place of its own for each that `STRANGE` has room for.
+static STRANGE: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+
+fn strange(pc: u64) -> &'static AtomicU64 {
+    let hash = (pc >> LG_STRANGE).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    &STRANGE[(hash >> 60) as usize % STRANGE.len()]
+}
+
+/// True for code in no module of the snapshot, of which the modules were not asked yet: most likely a library that just
+/// came.
+pub(super) fn is_news(pc: u64) -> bool {
+    if strange(pc).load(Ordering::Relaxed) == pc >> LG_STRANGE {
+        return false;
+    }
+    let Some(slot) = take_walker() else { return false };
+    slot.as_ref().and_then(|walker| snapshot(&walker.inner)).is_some_and(|snapshot| snapshot.find(pc).is_none())
+}
+
+/// The modules were read, and the code is in none of them.
+pub(super) fn note_strange(pc: u64) {
+    // Relaxed: a hint.
+    strange(pc).store(pc >> LG_STRANGE, Ordering::Relaxed);
+}
+
+/// Reads the modules again and replaces the snapshot when they changed; false when another thread is at it. With `wait`,
+/// waits for that one. Caller holds no slot.
+pub(crate) fn refresh(wait: bool) -> bool {
     let tid = sys::gettid();
     // Relaxed: only the thread's own id matters, which only it stores.
     if REFRESHER.load(Ordering::Relaxed) == tid {
-        return;
+        return false;
     }
     let mut pause = match REFRESH.try_lock() {
         Some(pause) => pause,
         None if wait => REFRESH.lock(),
-        None => return,
+        None => return false,
     };
     REFRESHER.store(tid, Ordering::Relaxed);
     let old = CURRENT.load(Ordering::Acquire);
@@ -301,6 +328,7 @@ pub(crate) fn refresh(wait: bool) {
     NEXT_REFRESH_NS.store(next_ns, Ordering::Relaxed);
     ROUTINE_REFRESH_NS.store(next_ns + ROUTINE_NS, Ordering::Relaxed);
     REFRESHER.store(0, Ordering::Relaxed);
+    true
 }
 
 /// Tells readers which code is the allocator's, when it is a library of its own, or that there is none to tell apart.
