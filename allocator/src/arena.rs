@@ -273,8 +273,9 @@ impl Arena {
 
     /// Makes a large block a live sample, whose record is in `map`: `free` must look closer while it is.
     #[inline]
-    pub(crate) fn begin_sample(extent: &'static Extent, map: &'static SampleMap) {
-        let is_cached = Self::is_cached(extent);
+    pub(crate) fn begin_sample(extent: &'static Extent, map: &'static SampleMap, usable: usize) {
+        let is_cached = Self::is_cached(extent, usable);
+        map.set_usable(usable);
         extent.put_samples(map);
         extent.set_sampled(true);
         if is_cached {
@@ -285,21 +286,24 @@ impl Arena {
     /// A large block is no live sample any more; the map of its record, if it was one.
     #[inline]
     pub(crate) fn end_sample(extent: &'static Extent) -> Option<&'static SampleMap> {
-        let map = extent.take_samples();
+        let map = extent.samples()?;
+        let usable = map.usable();
+        extent.set_usable(usable);
         extent.set_sampled(false);
-        if Self::is_cached(extent) {
+        if Self::is_cached(extent, usable) {
             Self::map_large(extent);
         }
-        map
+        Some(map)
     }
 
     /// True for a large block that caches hold in stacks: the page map says so while it is no sample.
-    fn is_cached(extent: &Extent) -> bool {
-        extent.usable() <= CACHED_MAX && extent.usable() == size_of_index(extent.class())
+    #[inline]
+    fn is_cached(extent: &Extent, usable: usize) -> bool {
+        usable <= CACHED_MAX && usable == size_of_index(extent.class())
     }
 
     fn fast_of(extent: &Extent) -> usize {
-        if Self::is_cached(extent) && !extent.is_sampled() { fast_offset(extent.class()) } else { 0 }
+        if Self::is_cached(extent, extent.usable()) && !extent.is_sampled() { fast_offset(extent.class()) } else { 0 }
     }
 
     fn slab(&self, class: usize, shape: &SlabShape, sampled: bool) -> Option<&'static Extent> {
@@ -526,7 +530,8 @@ impl SlabSource for Arena {
 
     fn end_slab(&self, slab: &'static Extent) {
         slab.set_sampled(false);
-        if let Some(map) = slab.take_samples() {
+        if let Some(map) = slab.samples() {
+            slab.set_usable(0);
             map.end(slab.class());
         }
         emap::clear_slab(slab);

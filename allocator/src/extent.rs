@@ -156,17 +156,9 @@ impl Extent {
         self.usable.link()
     }
 
-    /// Gives an extent its map. A large block keeps its usable bytes.
+    /// Gives an extent its map, which says the usable bytes of a large block from now on, until [`Extent::set_usable`].
     pub(crate) fn put_samples(&self, map: &'static SampleMap) {
-        map.set_usable(self.usable());
         self.usable.set_link(map);
-    }
-
-    /// Takes the map away.
-    pub(crate) fn take_samples(&self) -> Option<&'static SampleMap> {
-        let map = self.samples()?;
-        self.usable.set_number(map.usable());
-        Some(map)
     }
 
     /// Address behind the last byte.

@@ -141,18 +141,20 @@ fn sampled(size: usize, caller: Caller) -> Option<*mut u8> {
     Some(live.block())
 }
 
-/// A block above the stacks' sizes out of the thread's cache.
+/// A large block out of the thread's cache.
 #[inline]
 fn large_cached(size: usize, caller: Caller) -> Option<*mut u8> {
-    if size <= CACHED_MAX {
-        return None;
-    }
     let slot = thread::get()?;
-    let usable = align_up(size, sys::page_size())?;
-    // The lists of a closed cache are empty.
-    let block = slot.cache.large.take(usable)?.addr();
+    // The stacks and lists of a closed cache are empty.
+    let (block, usable) = if size <= CACHED_MAX {
+        let stack = stack_for(slot, size)?;
+        (stack.pop()?, stack.size())
+    } else {
+        let usable = align_up(size, sys::page_size())?;
+        (slot.cache.large.take(usable)?.addr(), usable)
+    };
     if slot.count_alloc(usable) {
-        event(slot, block, size, usable, None, caller);
+        event_large(slot, block, size, usable, caller);
     }
     Some(block)
 }
@@ -311,17 +313,32 @@ pub(super) fn event(
     live: Option<Live>,
     caller: Caller,
 ) {
+    if usable > SMALL_MAX {
+        return event_large(slot, block, requested, usable, caller);
+    }
     if slot.collect_due(usable) {
         collect(slot);
         renew_distance(slot);
     }
     let small = live.map(|live| prof::Object { live, requested, usable });
-    if !slot.sample_due() {
-        small.inspect(prof::leave);
-    } else if usable > SMALL_MAX {
-        sample_large(slot, block, requested, usable, caller);
-    } else {
+    if slot.sample_due() {
         sample(slot, small, usable, caller);
+    } else {
+        small.inspect(prof::leave);
+    }
+    slot.settle_threshold();
+}
+
+/// As [`event`], with a large block.
+#[cold]
+#[inline(never)]
+fn event_large(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, caller: Caller) {
+    if slot.collect_due(usable) {
+        collect(slot);
+        renew_distance(slot);
+    }
+    if slot.sample_due() {
+        sample_large(slot, block, requested, usable, caller);
     }
     slot.settle_threshold();
 }
@@ -350,14 +367,14 @@ fn collect(slot: &'static Slot) {
 }
 
 /// The sample point is reached with a large block.
-#[inline(never)]
+#[inline(always)]
 fn sample_large(slot: &'static Slot, block: *mut u8, requested: usize, usable: usize, caller: Caller) {
     let extent = if prof::wanted(slot.prof()) { emap::word(block.addr()).extent() } else { None };
     let found = extent.zip(extent.and_then(|_| prof::take_map(slot.prof(), block)));
     let live = found.and_then(|(_, map)| lives::live_of(map));
-    let marked = sample(slot, live.map(|live| prof::Object { live, requested, usable }), usable, caller);
+    let marked = sample_here(slot, live.map(|live| prof::Object { live, requested, usable }), usable, caller);
     match found {
-        Some((extent, map)) if marked => Arena::begin_sample(extent, map),
+        Some((extent, map)) if marked => Arena::begin_sample(extent, map, usable),
         Some((_, map)) => prof::give_map(slot.prof(), map),
         None => {}
     }

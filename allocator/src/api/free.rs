@@ -193,7 +193,7 @@ fn end_sample_slow(slot: &Slot, block: BlockPtr, extent: &'static Extent, usable
 }
 
 /// A large block of `usable` bytes is no sample any more, whose map was taken.
-#[inline]
+#[inline(always)]
 pub(super) fn end_large_sample(slot: &Slot, map: &'static SampleMap, usable: usize) {
     if let Some(live) = lives::live_of(map) {
         prof::free(slot.prof(), live, usable);

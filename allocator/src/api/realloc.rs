@@ -129,7 +129,7 @@ fn resize_large(block: BlockPtr, extent: &'static Extent, requested: usize, new:
     let map = if extent.is_sampled() { Arena::end_sample(extent) } else { None };
     let resized = owner.resize_large(extent, new, may_move);
     match map {
-        Some(map) if !resized => Arena::begin_sample(extent, map),
+        Some(map) if !resized => Arena::begin_sample(extent, map, extent.usable()),
         Some(map) => end_large_sample(slot(), map, old),
         None => {}
     }

@@ -119,10 +119,20 @@ impl ThreadProf {
         distance
     }
 
+    #[inline(always)]
     fn record(&self) -> Option<Ptr<ThreadCell>> {
-        if let Some(record) = self.record.get() {
-            return Some(record);
-        }
+        self.record.get().or_else(|| self.make_record())
+    }
+
+    /// Puts the trace back that was taken. There is none meanwhile, so nothing is dropped.
+    #[inline(always)]
+    fn put_trace(&self, trace: Box<Trace>) {
+        core::mem::forget(self.trace.replace(Some(trace)));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_record(&self) -> Option<Ptr<ThreadCell>> {
         let record = threads::start(sys::gettid());
         self.record.set(record);
         record
@@ -342,7 +352,7 @@ fn caller(thread: &ThreadProf, from: Caller) -> Option<Registers> {
 fn with_trace<R>(thread: &ThreadProf, act: impl FnOnce(&mut Trace) -> Option<R>) -> Option<R> {
     let mut trace = thread.trace.take().or_else(Trace::new)?;
     let result = act(&mut trace);
-    thread.trace.set(Some(trace));
+    thread.put_trace(trace);
     result
 }
 
@@ -352,7 +362,7 @@ fn stack_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, from: Caller, now_
     let Some(at) = backtrace::in_program(from) else { return inside_counts(thread, record, now_ns) };
     if let Some(mut trace) = thread.trace.take() {
         let recalled = backtrace::recall(&mut trace, thread.stack.get(), at, now_ns);
-        thread.trace.set(Some(trace));
+        thread.put_trace(trace);
         if let Some(recalled) = recalled {
             return Some(recalled_counts(recalled));
         }
@@ -367,7 +377,7 @@ fn inside_counts(thread: &ThreadProf, record: Ptr<ThreadCell>, now_ns: u64) -> O
     let first = backtrace::here();
     if let Some(mut trace) = thread.trace.take() {
         let recalled = backtrace::recall_from(&mut trace, thread.stack.get(), first, now_ns);
-        thread.trace.set(Some(trace));
+        thread.put_trace(trace);
         if let Some(recalled) = recalled {
             return Some(recalled_counts(recalled));
         }
