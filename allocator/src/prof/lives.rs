@@ -154,6 +154,8 @@ pub(crate) fn unbind(live: Live) -> *mut u8 {
         live.rest();
         place.set(None);
         pool(home).lock().recycle(live.0);
+        #[cfg(test)]
+        tests::recycled();
     }
     block
 }
@@ -289,5 +291,42 @@ pub(super) fn postfork_child() {
     MAPS.reset_in_child();
     for pool in &POOLS {
         pool.0.reset_in_child();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arenas;
+    use std::boxed::Box;
+    use std::cell::RefCell;
+
+    std::thread_local! {
+        /// What another thread does as soon as this one gave a record up.
+        static OTHER: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn recycled() {
+        if let Some(other) = OTHER.take() {
+            other();
+        }
+    }
+
+    /// The record may serve another region before `unbind` returns: what it says then is of that one.
+    #[test]
+    fn a_record_is_not_read_after_it_was_given_up() {
+        let arena = arenas::create().expect("arena");
+        let class = 4;
+        let region = || arena.alloc_sampled(class).expect("memory");
+        // Other tests may take the record first.
+        let met = (0..100).any(|_| {
+            let (mine, theirs) = (region(), region());
+            let live = bind(mine).expect("memory");
+            let cell = live.0;
+            OTHER.set(Some(Box::new(move || assert!(bind(theirs).is_some()))));
+            assert_eq!(unbind(live), mine);
+            cell.ptr.load(Ordering::Relaxed) == theirs
+        });
+        assert!(met, "the record was never used again at once");
     }
 }
