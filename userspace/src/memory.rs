@@ -1,12 +1,16 @@
 //! How much memory a command that reads profiles may take, and what it says when that is not enough.
 //!
-//! What such a command needs grows with its input, so a limit is set before anything is read: [`bound`] takes nine tenths of
-//! what the machine and the control group have free, or what [`VARIABLE`] says, as the limit of writable memory
-//! (`RLIMIT_DATA`). The kernel then refuses memory instead of having it taken from others, and [`Bounded`], the programs'
-//! allocator, ends the command with words and exit code 1. Memory that is refused by any other limit (`ulimit -v`) ends it
-//! the same way.
+//! What such a command needs grows with its input, so it gets a limit: nine tenths of what the machine and the control group
+//! have free, or what [`VARIABLE`] says, as the limit of writable memory (`RLIMIT_DATA`). The kernel then refuses memory
+//! instead of having it taken from others, and [`Bounded`], the programs' allocator, ends the command with words and exit
+//! code 1. Memory that is refused by any other limit (`ulimit -v`) ends it the same way.
 //!
-//! Allocates nothing once memory is refused.
+//! ```text
+//! bound() ─► at most FREELY ─► a block of LARGE bytes, or memory refused ─► what is free is looked up ─► the limit
+//! ```
+//!
+//! Looking it up takes six files of the kernel, the twentieth part of a small run, and most runs never come there.
+//! Allocates nothing once memory is refused for good.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::env;
@@ -15,7 +19,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -27,22 +31,74 @@ use crate::progress;
 /// Names another limit: bytes, or with K, M, G or T; `unlimited` for none.
 pub const VARIABLE: &str = "JEPROBE_MEMORY_LIMIT";
 
-/// The limit, in bytes, and the name of the command.
-static SET: OnceLock<(u64, &str)> = OnceLock::new();
+/// Writable memory that is taken without asking what is free: 128 MiB, of which the stacks of all threads are a tenth. More
+/// would be felt by a machine that has little.
+const FREELY: u64 = 128 << 20;
+/// A block of 2 MiB: whoever needs one needs more, and tables of a run that comes near [`FREELY`] are larger.
+const LARGE: usize = 2 << 20;
+
+/// The name of the command.
+static COMMAND: OnceLock<&str> = OnceLock::new();
+/// The limit before this process set one.
+static GIVEN: OnceLock<Rlimit> = OnceLock::new();
+/// The limit, in bytes.
+static LIMIT: OnceLock<u64> = OnceLock::new();
+
+/// Whether there is a limit.
+static STATE: AtomicU8 = AtomicU8::new(NONE);
+/// There is none, or it is set.
+const NONE: u8 = 0;
+/// Up to [`FREELY`].
+const FREE: u8 = 1;
+/// One thread looks it up.
+const ASKING: u8 = 2;
 
 /// Limits what this process may take from here on. `command`: its name in words.
 pub fn bound(command: &'static str) -> Result<(), Error> {
-    let wanted = match env::var(VARIABLE) {
-        Ok(text) if !text.is_empty() => parse(&text).ok_or(Error::MemoryLimit { value: text })?,
-        _ => free().map_or(u64::MAX, |bytes| bytes / 10 * 9),
+    let named = match env::var(VARIABLE) {
+        Ok(text) if !text.is_empty() => Some(parse(&text).ok_or(Error::MemoryLimit { value: text })?),
+        _ => None,
     };
-    let Rlimit { current, maximum } = getrlimit(Resource::Data);
-    let limit = wanted.min(current.unwrap_or(u64::MAX));
+    let _set_before = COMMAND.set(command);
+    let given = GIVEN.get_or_init(|| getrlimit(Resource::Data));
+    if let Some(bytes) = named {
+        limit(given, bytes);
+        return Ok(());
+    }
+    let most = FREELY.min(given.current.unwrap_or(u64::MAX));
+    if setrlimit(Resource::Data, Rlimit { current: Some(most), maximum: given.maximum }).is_ok() {
+        STATE.store(FREE, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Sets the limit.
+fn limit(given: &Rlimit, wanted: u64) {
+    let limit = wanted.min(given.current.unwrap_or(u64::MAX));
     let bytes = Some(limit).filter(|&limit| limit < u64::MAX);
     // Without a limit the command works all the same.
-    let _not_limited = setrlimit(Resource::Data, Rlimit { current: bytes, maximum });
-    let _set_before = SET.set((limit, command));
-    Ok(())
+    let _not_limited = setrlimit(Resource::Data, Rlimit { current: bytes, maximum: given.maximum });
+    let _set_before = LIMIT.set(limit);
+}
+
+/// Looks up what is free, and makes it the limit, once; whether there may be more memory than before.
+#[cold]
+fn look_up() -> bool {
+    match STATE.compare_exchange(FREE, ASKING, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            let Some(given) = GIVEN.get() else { return false };
+            // Looking takes memory, too.
+            let _as_it_is = setrlimit(Resource::Data, Rlimit { current: given.current, maximum: given.maximum });
+            limit(given, free().map_or(u64::MAX, |bytes| bytes / 10 * 9));
+            STATE.store(NONE, Ordering::Release);
+            true
+        }
+        Err(ASKING) => {
+            thread::sleep(Duration::from_millis(1));
+            true
+        }
+        Err(_) => false,
+    }
 }
 
 /// `512M` and the like; `u64::MAX` for none.
@@ -117,20 +173,17 @@ pub struct Bounded;
 unsafe impl GlobalAlloc for Bounded {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the conditions of this function, which are the same.
-        let block = unsafe { System.alloc(layout) };
-        granted(block, layout.size())
+        granted(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        let block = unsafe { System.alloc_zeroed(layout) };
-        granted(block, layout.size())
+        granted(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
-        let block = unsafe { System.realloc(block, layout, size) };
-        granted(block, size)
+        granted(size, || unsafe { System.realloc(block, layout, size) })
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -139,11 +192,30 @@ unsafe impl GlobalAlloc for Bounded {
     }
 }
 
-fn granted(block: *mut u8, size: usize) -> *mut u8 {
-    if block.is_null() {
-        refused(size);
+/// A block of `size` bytes from `take`. What is refused is asked for again once the limit is known.
+#[inline]
+fn granted(size: usize, take: impl Fn() -> *mut u8) -> *mut u8 {
+    if size >= LARGE && STATE.load(Ordering::Relaxed) == FREE {
+        look_up();
     }
-    block
+    let block = take();
+    if block.is_null() { take_again(size, take) } else { block }
+}
+
+#[cold]
+fn take_again(size: usize, take: impl Fn() -> *mut u8) -> *mut u8 {
+    // A second at most: the thread that looks up may be this one, in vain.
+    for _ in 0..1000 {
+        let is_last = !look_up();
+        let block = take();
+        if !block.is_null() {
+            return block;
+        }
+        if is_last {
+            break;
+        }
+    }
+    refused(size)
 }
 
 /// Says that memory was refused, and ends the process.
@@ -156,7 +228,8 @@ fn refused(size: usize) -> ! {
         exit();
     }
     let mut line = Line { bytes: [0; LINE_BYTES], length: 0 };
-    let (limit, command) = SET.get().copied().unwrap_or((u64::MAX, "jeprobe"));
+    let limit = LIMIT.get().copied().unwrap_or(u64::MAX);
+    let command = COMMAND.get().copied().unwrap_or("jeprobe");
     progress::innermost(|work| {
         let _cut = words(&mut line, command, work, size as u64, limit);
     });

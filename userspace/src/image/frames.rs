@@ -157,15 +157,16 @@ impl<S: Clone> Naming<S> {
         Some(Innermost { name, file, line: number, discriminator })
     }
 
-    /// The frames of a place, innermost first; empty when nothing is known. `show` and `text` tell what stands for a function's
-    /// linker name, which may be empty, and for a file.
-    pub(super) fn frames(
+    /// Adds the frames of a place, innermost first; none when nothing is known. `show` and `text` tell what stands for a
+    /// function's linker name, which may be empty, and for a file.
+    pub(super) fn put_frames(
         &mut self,
+        frames: &mut Vec<SourceFrame>,
         place: &Place<S>,
         show: impl Fn(&S) -> Option<FunctionName>,
         text: impl Fn(&S) -> Option<Arc<str>>,
-    ) -> Vec<SourceFrame> {
-        let Some(innermost) = self.innermost(place) else { return Vec::new() };
+    ) {
+        let Some(innermost) = self.innermost(place) else { return };
         let discriminator = innermost.discriminator;
         let frame = |name: Option<&S>, file: Option<&S>, line: u32| SourceFrame {
             function: name.and_then(&show),
@@ -173,13 +174,12 @@ impl<S: Clone> Naming<S> {
             line: (line != 0).then_some(line),
             discriminator,
         };
-        let mut frames = vec![frame(innermost.name.as_ref(), innermost.file.as_ref(), innermost.line)];
+        frames.push(frame(innermost.name.as_ref(), innermost.file.as_ref(), innermost.line));
         for pair in place.found.chain.windows(2) {
             let (inlined, caller) = (&pair[0], &pair[1]);
             let name = self.given.get(&caller.key).unwrap_or(&caller.name);
             frames.push(frame(name.as_ref(), inlined.call_file.as_ref(), inlined.call_line));
         }
-        frames
     }
 }
 
@@ -187,6 +187,8 @@ impl Naming {
     /// The frames of a place that is known by its texts.
     pub(super) fn source_frames(&mut self, place: &Place, shown: &Shown) -> Vec<SourceFrame> {
         let show = |name: &Arc<str>| (!name.is_empty()).then(|| shown.of_binutils(name));
-        self.frames(place, show, |file| Some(file.clone()))
+        let mut frames = Vec::new();
+        self.put_frames(&mut frames, place, show, |file| Some(file.clone()));
+        frames
     }
 }

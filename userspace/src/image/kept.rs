@@ -21,6 +21,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +31,7 @@ use super::frames::Place;
 use super::routines::{Linked, Placed};
 use super::shown::{Forms, FunctionName, Shown};
 use super::symtab::FunctionSymbol;
+use super::text::Text;
 use super::witness::Stamp;
 
 const MAGIC: &[u8; 8] = b"jeprobe\0";
@@ -70,7 +72,7 @@ pub(super) struct Damaged;
 /// A file that was read and checked.
 #[derive(Debug)]
 pub(super) struct Kept {
-    bytes: Bytes,
+    bytes: Arc<Bytes>,
     pub(super) evidence: Vec<(PathBuf, Stamp)>,
     pub(super) traits: Traits,
     shown: Arc<Shown>,
@@ -84,14 +86,13 @@ pub(super) struct Kept {
     records: usize,
     /// Strings that were asked for, each once, by number from 1.
     texts: Mutex<Vec<Option<Arc<str>>>>,
-    /// The same of linker names as functions' names.
-    names: Mutex<Vec<Option<FunctionName>>>,
 }
 
 impl Kept {
     /// `Ok(None)`: of another version, or of another image with the same digest. `shown` gets to know how the names are shown
     /// that are asked for.
     pub(super) fn new(bytes: Bytes, identity: &[u8], shown: &Arc<Shown>) -> Result<Option<Kept>, Damaged> {
+        let bytes = Arc::new(bytes);
         let mut from = Decoder { bytes: &bytes, at: 0 };
         if from.take(MAGIC.len()).ok_or(Damaged)? != MAGIC {
             return Err(Damaged);
@@ -133,7 +134,7 @@ impl Kept {
             from.take(count.checked_mul(12)?)?;
             let records = from.at;
             Some(Some(Kept {
-                bytes: Bytes::Unpacked(Vec::new()),
+                bytes: bytes.clone(),
                 evidence,
                 traits,
                 shown: shown.clone(),
@@ -145,11 +146,9 @@ impl Kept {
                 count,
                 records,
                 texts: Mutex::default(),
-                names: Mutex::default(),
             }))
         };
-        let kept = body().ok_or(Damaged)?;
-        Ok(kept.map(|kept| Kept { bytes, ..kept }))
+        body().ok_or(Damaged)
     }
 
     fn svma(&self, at: usize) -> Option<u64> {
@@ -228,15 +227,20 @@ impl Kept {
         Some(Known { place, routine })
     }
 
+    /// Where in `bytes` a string stands, by its number from 1.
+    fn range(&self, number: u32) -> Option<Range<usize>> {
+        let at = number.checked_sub(1).filter(|at| *at < self.string_count)?;
+        let mut from = Decoder { bytes: &self.bytes, at: self.string_offsets + at as usize * 4 };
+        let (start, end) = (from.u32()? as usize, from.u32()? as usize);
+        Some(self.strings + start..self.strings + end)
+    }
+
     /// String 0 is none.
     fn string(&self, number: u32) -> Result<Option<&str>, Damaged> {
-        let Some(at) = number.checked_sub(1) else { return Ok(None) };
-        let text = || {
-            let at = Some(at).filter(|at| *at < self.string_count)?;
-            let mut from = Decoder { bytes: &self.bytes, at: self.string_offsets + at as usize * 4 };
-            let (start, end) = (from.u32()? as usize, from.u32()? as usize);
-            std::str::from_utf8(self.bytes.get(self.strings + start..self.strings + end)?).ok()
-        };
+        if number == 0 {
+            return Ok(None);
+        }
+        let text = || std::str::from_utf8(self.bytes.get(self.range(number)?)?).ok();
         text().map(Some).ok_or(Damaged)
     }
 
@@ -246,20 +250,17 @@ impl Kept {
         once(&self.texts, number, text)
     }
 
-    /// A linker name as a function's name, made once; `None` when it is empty.
+    /// A linker name as a function's name, which stays in the file; `None` when it is empty.
     pub(super) fn name(&self, number: u32) -> Option<FunctionName> {
-        let make = || {
-            let linker = self.string(number).ok()??;
-            if linker.is_empty() {
-                return None;
-            }
-            let [full, short, _] = self.forms(number);
-            match (full, short) {
-                (Some(full), Some(short)) => Some(FunctionName { full, short }),
-                _ => Some(self.shown.of_binutils(&linker.into())),
-            }
-        };
-        once(&self.names, number, make)
+        if self.range(number)?.is_empty() {
+            return None;
+        }
+        let text = |number: Option<u32>| Text::kept(&self.bytes, self.range(number?)?);
+        let [full, short, _] = self.form_numbers(number);
+        match (text(full), text(short)) {
+            (Some(full), Some(short)) => Some(FunctionName { full, short }),
+            _ => Some(self.shown.of_binutils(&self.string(number).ok()??.into())),
+        }
     }
 
     /// A string that may be a linker name; how that is shown is known from here on.
@@ -275,11 +276,16 @@ impl Kept {
         once(&self.texts, number, made).map(Some).ok_or(Damaged)
     }
 
-    /// How a linker name is shown.
-    fn forms(&self, number: u32) -> Forms {
+    /// Numbers of the strings that show a linker name.
+    fn form_numbers(&self, number: u32) -> Forms<u32> {
         let Some(at) = number.checked_sub(1).filter(|at| *at < self.string_count) else { return Forms::default() };
         let mut from = Decoder { bytes: &self.bytes, at: self.forms + at as usize * FORMS_BYTES };
-        let numbers = [0; 3].map(|_: u8| from.u32().filter(|&number| number > 0));
+        [0; 3].map(|_: u8| from.u32().filter(|&number| number > 0))
+    }
+
+    /// How a linker name is shown.
+    fn forms(&self, number: u32) -> Forms {
+        let numbers = self.form_numbers(number);
         let text = |number: Option<u32>| Some(Arc::<str>::from(self.string(number?).ok()??));
         let full = text(numbers[0]);
         let short = if numbers[1] == numbers[0] { full.clone() } else { text(numbers[1]) };

@@ -39,6 +39,7 @@ pub(crate) mod short;
 mod shown;
 mod store;
 mod symtab;
+mod text;
 mod witness;
 
 use std::path::Path;
@@ -66,6 +67,7 @@ use shown::Shown;
 use store::{Identity, Store};
 use symtab::{FunctionIndex, Functions, NearestIndex};
 pub use symtab::{Nearest, Symbol};
+pub use text::Text;
 use witness::Witness;
 
 /// For fewer addresses a thread is not worth its start.
@@ -95,9 +97,9 @@ pub struct Image {
 
 /// What jeprof asks of one of ascending addresses.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Answer<'a> {
     /// Innermost inlined call first; empty when nothing is known.
-    pub frames: Vec<SourceFrame>,
+    pub frames: &'a [SourceFrame],
     /// `None`: it lies before the end of the last routine that was given, and belongs to it.
     pub routine: Option<Within<Called>>,
 }
@@ -213,26 +215,27 @@ impl Image {
 
     /// [`Image::frames_of`] ascending addresses, and the function that jeprof takes each for, by nm's list, without building
     /// that list. `take` gets the answers in that order, and must not ask for frames.
-    pub fn answers(&self, addresses: &[u64], mut take: impl FnMut(Answer)) {
+    pub fn answers(&self, addresses: &[u64], mut take: impl FnMut(Answer<'_>)) {
         let store = self.store();
         let mut naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
         let mut end = None;
         let mut rest = addresses;
         if let Some(kept) = store.and_then(Store::kept).filter(|_| naming.is_fresh()) {
             // What a former run knows needs no linker names, and no room for all at once.
-            let mut numbered = Naming::default();
+            let (mut numbered, mut frames) = (Naming::default(), Vec::new());
             while let Some((&address, behind)) = rest.split_first() {
                 let Some(Known { place: Some(place), routine }) = kept.numbers(address) else { break };
                 let is_within = end.is_some_and(|end| address < end);
                 if !is_within && routine.is_none() {
                     break;
                 }
-                let frames = numbered.frames(&place, |&name| kept.name(name), |&file| kept.text(file));
+                frames.clear();
+                numbered.put_frames(&mut frames, &place, |&name| kept.name(name), |&file| kept.text(file));
                 let unknown = || FunctionName { full: "".into(), short: "".into() };
                 let called = |placed: Placed<u32>| placed.called(|name| kept.name(name).unwrap_or_else(unknown));
                 let routine = routine.filter(|_| !is_within).map(called);
                 end = routine.as_ref().and_then(Within::end).or(end);
-                take(Answer { frames, routine });
+                take(Answer { frames: &frames, routine });
                 rest = behind;
             }
             *naming = numbered.map(|name| kept.linker(name).ok().flatten());
@@ -263,7 +266,7 @@ impl Image {
         });
         for ((&address, known), frames) in rest.iter().zip(known).zip(frames) {
             if end.is_some_and(|end| address < end) {
-                take(Answer { frames, routine: None });
+                take(Answer { frames: &frames, routine: None });
                 continue;
             }
             let placed = known.routine.unwrap_or_else(|| {
@@ -275,7 +278,7 @@ impl Image {
             });
             let routine = placed.called(|linker| self.shown.of_binutils(&linker));
             end = routine.end().or(end);
-            take(Answer { frames, routine: Some(routine) });
+            take(Answer { frames: &frames, routine: Some(routine) });
         }
     }
 

@@ -93,8 +93,8 @@ fn print(address: u64, frames: &[SourceFrame]) -> String {
             (Some(line), 0) => line.to_string(),
             (Some(line), discriminator) => format!("{line} (discriminator {discriminator})"),
         };
-        let (function, file) = (frame.function.as_ref().map(|name| &*name.full), frame.file.as_deref());
-        let _infallible = writeln!(text, "{}\n{}:{line}", function.unwrap_or("??"), file.unwrap_or("??"));
+        let (function, file) = (frame.function.as_ref().map(|name| name.full.text()), frame.file.as_deref());
+        let _infallible = writeln!(text, "{}\n{}:{line}", function.unwrap_or("??".into()), file.unwrap_or("??"));
     }
     text
 }
@@ -223,7 +223,7 @@ fn separate_debug_files_are_found_by_link() {
             .frames(*address)
             .first()
             .and_then(|frame| frame.function.as_ref())
-            .is_some_and(|name| &*name.full == "main")
+            .is_some_and(|name| name.full.text() == "main")
     });
     assert!(named.count() > 2, "main has no name");
     std::fs::write(&debug, b"another file").expect("the debug file is replaced");

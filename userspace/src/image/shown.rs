@@ -8,14 +8,15 @@ use foldhash::fast::RandomState;
 
 use super::demangle::{demangle, full};
 use super::short::shorten;
+use super::text::Text;
 
 /// A function's name as binutils prints it, and what jeprof leaves of that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionName {
     /// See [`demangle`].
-    pub full: Arc<str>,
+    pub full: Text,
     /// See [`shorten`]; the same text as `full` where there is nothing to leave out.
-    pub short: Arc<str>,
+    pub short: Text,
 }
 
 /// A linker name as binutils prints it, what jeprof leaves of that, and in full; `None` where nobody asked.
@@ -32,14 +33,14 @@ impl Shown {
     pub(super) fn of_binutils(&self, linker: &Arc<str>) -> FunctionName {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some([Some(full), Some(short), _]) = known.get(linker) {
-            return FunctionName { full: full.clone(), short: short.clone() };
+            return FunctionName { full: full.clone().into(), short: short.clone().into() };
         }
         let full: Arc<str> = demangle(linker).into();
         let short = shorten(&full);
         let short = if short == *full { full.clone() } else { short.into() };
         let forms = known.entry(linker.clone()).or_default();
         (forms[0], forms[1]) = (Some(full.clone()), Some(short.clone()));
-        FunctionName { full, short }
+        FunctionName { full: full.into(), short: short.into() }
     }
 
     /// See [`full`].
@@ -81,12 +82,12 @@ mod tests {
         shown.recall(&linker, || unreachable!("it is known"));
         let other: Arc<str> = "_Zx".into();
         shown.recall(&other, || [None, None, Some("x of old".into())]);
-        assert_eq!((&*shown.full(&other), &*shown.of_binutils(&other).full), ("x of old", "_Zx"));
+        assert_eq!((&*shown.full(&other), &*shown.of_binutils(&other).full.text()), ("x of old", "_Zx"));
     }
 
     #[test]
     fn what_cannot_be_cut_is_not_copied() {
         let name = Shown::default().of_binutils(&"main".into());
-        assert!(Arc::ptr_eq(&name.full, &name.short));
+        assert!(std::ptr::eq(name.full.bytes(), name.short.bytes()));
     }
 }

@@ -268,7 +268,7 @@ mod tests {
         let store = open(&folder.cache(), &Arc::default());
         assert_eq!(store.shown.forms(&linker), [None, None, None], "not before it is asked for");
         assert_eq!(store.get(1), answer);
-        assert_eq!(store.shown.forms(&linker), [Some(name.full), Some(name.short), None]);
+        assert_eq!(store.shown.forms(&linker), [Some(name.full.made()), Some(name.short.made()), None]);
     }
 
     #[test]

@@ -128,6 +128,8 @@ struct Builder<'a> {
     known: Vec<Option<(u32, u32)>>,
     /// What `known` has the ranges of.
     found: Vec<KeyId>,
+    /// Empty; kept for its room.
+    texts: Vec<Arc<str>>,
 }
 
 impl<'a> Builder<'a> {
@@ -141,6 +143,7 @@ impl<'a> Builder<'a> {
             ids: FxHashMap::default(),
             known: vec![None; named.pcs.len()],
             found: Vec::new(),
+            texts: Vec::new(),
         }
     }
 
@@ -157,12 +160,11 @@ impl<'a> Builder<'a> {
 
     fn add(&mut self, id: PcId, before: Option<PcId>, frames: &mut Vec<KeyId>) {
         let address = self.named.pcs.address(id);
-        let (texts, depends) = self.texts(address, before);
         let start = frames.len();
-        for text in texts {
-            let key = self.key(text);
-            frames.push(key);
-        }
+        let mut texts = std::mem::take(&mut self.texts);
+        let depends = self.put_texts(&mut texts, address, before);
+        frames.extend(texts.drain(..).map(|text| self.key(text)));
+        self.texts = texts;
         if !depends {
             let from = self.found.len() as u32;
             self.found.extend_from_slice(&frames[start..]);
@@ -180,20 +182,21 @@ impl<'a> Builder<'a> {
         key
     }
 
-    /// Keys of an address, innermost function first; and whether they depend on the address before it.
-    fn texts(&mut self, address: u64, before: Option<PcId>) -> (Vec<Arc<str>>, bool) {
+    /// Adds the keys of an address, innermost function first; whether they depend on the address before it.
+    fn put_texts(&mut self, texts: &mut Vec<Arc<str>>, address: u64, before: Option<PcId>) -> bool {
         if address > 0x7fff_ffff_ffff_ffff {
-            return (Vec::new(), false);
+            return false;
         }
         let bare = || self.named.width.text(address);
         if truth(&self.options.disasm) || truth(&self.options.list) {
-            return (vec![bare().into()], false);
+            texts.push(bare().into());
+            return false;
         }
         let Some(names) = self.named.symbols.get(address) else {
-            return (vec![self.text(bare, &bare().into(), "")], false);
+            texts.push(self.text(bare, &bare().into(), ""));
+            return false;
         };
         let mut depends = false;
-        let mut texts = Vec::with_capacity(names.len());
         for (at, name) in names.iter().enumerate().rev() {
             let mut function = self.overloads.name(&name.full, &name.short);
             if at > 0 {
@@ -206,7 +209,7 @@ impl<'a> Builder<'a> {
             }
             texts.push(self.text(bare, &function, &name.line));
         }
-        (texts, depends)
+        depends
     }
 
     /// `bare`: the address alone.

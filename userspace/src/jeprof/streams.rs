@@ -20,9 +20,12 @@ pub struct Output {
     is_file: bool,
 }
 
+/// 16 KiB: every page of it is a new one, which takes as long as writing three of them.
+const OUTPUT_BYTES: usize = 16 << 10;
+
 impl Output {
     pub fn stdout() -> Output {
-        Output { writer: BufWriter::with_capacity(64 * 1024, Box::new(io::stdout())), is_file: false }
+        Output { writer: BufWriter::with_capacity(OUTPUT_BYTES, Box::new(io::stdout())), is_file: false }
     }
 
     /// A new file, or the end of one that there is.

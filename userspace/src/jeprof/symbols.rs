@@ -7,16 +7,17 @@
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 pub use crate::image::Routine;
-use crate::image::{Called, FunctionName, Image, SourceFrame, Symbol, Within};
+use crate::image::{Called, FunctionName, Image, SourceFrame, Symbol, Text, Within};
 use crate::progress::Working;
 use crate::symbolize::name::shorten;
 
-use super::address::Width;
+use super::address::{Width, parse_hex};
 use super::images::{Images, Region, debug_file};
 use super::options::Options;
 use super::pattern::Pattern;
@@ -32,10 +33,10 @@ pub struct Name {
 }
 
 /// A complete name, put together when it is looked at.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct Full {
     /// Without the address behind it.
-    stem: Arc<str>,
+    stem: Text,
     /// What stands behind the stem as `<16 hexadecimal digits>`. A text that ends so is always taken apart.
     start: Option<u64>,
 }
@@ -44,15 +45,15 @@ impl Full {
     /// Bytes of an address behind a name.
     const TAG_BYTES: usize = 18;
 
-    fn new(text: Arc<str>) -> Full {
-        let tag = |text: &str| {
+    fn new(text: Text) -> Full {
+        let tag = |text: &[u8]| {
             let at = text.len().checked_sub(Full::TAG_BYTES)?;
-            let digits = text.get(at..)?.strip_prefix('<')?.strip_suffix('>')?;
-            let is_tag = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-            Some((at, u64::from_str_radix(digits, 16).ok().filter(|_| is_tag)?))
+            let digits = text[at..].strip_prefix(b"<")?.strip_suffix(b">")?;
+            let is_tag = digits.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            Some((at, parse_hex(digits).filter(|_| is_tag)?))
         };
-        match tag(&text) {
-            Some((at, start)) => Full { stem: text[..at].into(), start: Some(start) },
+        match tag(text.bytes()) {
+            Some((at, start)) => Full { stem: text.before(at), start: Some(start) },
             None => Full { stem: text, start: None },
         }
     }
@@ -68,47 +69,87 @@ impl Full {
 
     pub fn text(&self) -> Cow<'_, str> {
         match self.start {
-            None => Cow::Borrowed(&self.stem),
-            Some(start) => Cow::Owned(format!("{}<{start:016x}>", self.stem)),
+            None => self.stem.text(),
+            Some(start) => Cow::Owned(format!("{}<{start:016x}>", self.stem.text())),
         }
     }
 
     /// Whether an address stands behind it.
     pub fn is_tagged(&self) -> bool {
-        self.start.is_some() || is_tagged(&self.stem)
+        self.start.is_some() || is_tagged(self.stem.bytes())
     }
 
-    fn starts_with(&self, text: &str) -> bool {
-        self.stem.starts_with(text) || self.start.is_some() && self.text().starts_with(text)
+    fn starts_with(&self, text: &[u8]) -> bool {
+        let stem = self.stem.bytes();
+        match (text.strip_prefix(stem), self.start) {
+            (Some(rest), Some(start)) => format!("<{start:016x}>").as_bytes().starts_with(rest),
+            (Some(rest), None) => rest.is_empty(),
+            (None, _) => stem.starts_with(text),
+        }
+    }
+}
+
+impl PartialEq for Full {
+    fn eq(&self, other: &Full) -> bool {
+        self.start == other.start && self.stem == other.stem
+    }
+}
+
+impl Eq for Full {}
+
+impl Hash for Full {
+    /// Names of equal length at one address are seldom different: the stem is read where there is no address.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self.start {
+            Some(start) => (start, self.stem.bytes().len()).hash(state),
+            None => self.stem.hash(state),
+        }
     }
 }
 
 /// `name<address>`.
-fn is_tagged(full: &str) -> bool {
-    let tag = full.strip_suffix('>').and_then(|name| name.rsplit_once('<'));
-    tag.is_some_and(|(_, tag)| !tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_hexdigit()))
+fn is_tagged(full: &[u8]) -> bool {
+    let inside = full.strip_suffix(b">").unwrap_or_default();
+    let tag = memchr::memrchr(b'<', inside).map_or(&[][..], |at| &inside[at + 1..]);
+    !tag.is_empty() && tag.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// Names by address, outermost function first.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    by_address: FxHashMap<u64, Vec<Name>>,
+    /// Places in `names`.
+    by_address: FxHashMap<u64, (u32, u32)>,
+    names: Vec<Name>,
 }
 
 impl Symbols {
+    fn at(&self, (start, end): (u32, u32)) -> &[Name] {
+        &self.names[start as usize..end as usize]
+    }
+
+    /// Adds names, and what there was before behind them.
+    fn insert(&mut self, address: u64, names: impl IntoIterator<Item = Name>) {
+        let start = self.names.len();
+        self.names.extend(names);
+        if let Some(&(from, to)) = self.by_address.get(&address) {
+            self.names.extend_from_within(from as usize..to as usize);
+        }
+        self.by_address.insert(address, (start as u32, self.names.len() as u32));
+    }
+
     pub fn get(&self, address: u64) -> Option<&[Name]> {
-        self.by_address.get(&address).map(Vec::as_slice)
+        self.by_address.get(&address).map(|place| self.at(*place))
     }
 
     /// Sorted by address.
     pub fn sorted(&self) -> Vec<(u64, &[Name])> {
-        let mut all: Vec<_> = self.by_address.iter().map(|(address, names)| (*address, names.as_slice())).collect();
+        let mut all: Vec<_> = self.by_address.iter().map(|(address, place)| (*address, self.at(*place))).collect();
         all.sort_unstable_by_key(|(address, _)| *address);
         all
     }
 
     pub fn all(&self) -> impl Iterator<Item = &[Name]> {
-        self.by_address.values().map(Vec::as_slice)
+        self.by_address.values().map(|place| self.at(*place))
     }
 
     /// Names that came with the profile. Addresses without one are shown as numbers.
@@ -123,11 +164,9 @@ impl Symbols {
             while parts.last().is_some_and(|part| part.is_empty()) {
                 parts.pop();
             }
-            let list = parts
-                .into_iter()
-                .map(|full| Name { short: shorten(full).into(), line: question.clone(), full: Full::new(full.into()) })
-                .collect();
-            symbols.by_address.insert(address, list);
+            let name =
+                |full: &str| Name { short: shorten(full).into(), line: question.clone(), full: Full::new(full.into()) };
+            symbols.insert(address, parts.into_iter().map(name));
         }
         symbols
     }
@@ -170,19 +209,20 @@ impl Symbols {
         let mut routine = None;
         let mut asked = addresses.iter();
         self.by_address.reserve(addresses.len());
+        self.names.reserve(addresses.len());
         image.answers(&inside, |answer| {
             let Some(&address) = asked.next() else { return };
             let frames = answer.frames;
             let shows_all = frames.len() < 2 || image.has_separator();
-            let shown = if shows_all { &frames[..] } else { &frames[..1] };
+            let shown = if shows_all { frames } else { &frames[..1] };
             let of_its_own = match answer.routine {
                 Some(Within::In(called)) => {
-                    routine = Some(TableName { short: called.name.short.clone(), full: Full::of(&called) });
+                    routine = Some(TableName { short: called.name.short.made(), full: Full::of(&called) });
                     None
                 }
                 Some(Within::Behind) => {
                     let text: Arc<str> = format!("0x{}", width.text(address)).into();
-                    Some(TableName { short: text.clone(), full: Full::new(text) })
+                    Some(TableName { short: text.clone(), full: Full::new(text.into()) })
                 }
                 // No functions at all.
                 Some(Within::Nothing) => {
@@ -193,19 +233,17 @@ impl Symbols {
             };
             // What lies before the first function, or in a gap, is named by the function that follows.
             let known = of_its_own.as_ref().or(routine.as_ref());
-            let before = self.by_address.remove(&address).unwrap_or_default();
-            let mut list = Vec::with_capacity(shown.len().max(1) + before.len());
             // The outermost first.
-            for frame in shown.iter().rev() {
+            let of_frame = |frame: &SourceFrame| {
                 let line = texts.line(&line_text(frame));
-                list.push(texts.name(frame.function.as_ref(), line, known));
-            }
+                texts.name(frame.function.as_ref(), line, known)
+            };
             if shown.is_empty() {
                 let line = texts.line("??:0");
-                list.push(texts.name(None, line, known));
+                self.insert(address, [texts.name(None, line, known)]);
+            } else {
+                self.insert(address, shown.iter().rev().map(of_frame));
             }
-            list.extend(before);
-            self.by_address.insert(address, list);
         });
     }
 }
@@ -229,13 +267,15 @@ fn line_text(frame: &SourceFrame) -> Cow<'static, str> {
 /// Every text once.
 struct Texts {
     lines: FxHashMap<Box<str>, Arc<str>>,
+    shorts: FxHashMap<Text, Arc<str>>,
     unknown: FunctionName,
 }
 
 impl Default for Texts {
     fn default() -> Texts {
-        let unknown: Arc<str> = "??".into();
-        Texts { lines: FxHashMap::default(), unknown: FunctionName { full: unknown.clone(), short: unknown } }
+        let unknown = Text::from("??");
+        let unknown = FunctionName { full: unknown.clone(), short: unknown };
+        Texts { lines: FxHashMap::default(), shorts: FxHashMap::default(), unknown }
     }
 }
 
@@ -250,13 +290,17 @@ impl Texts {
     }
 
     /// The name in the symbol table replaces the line table's when it begins with it, or when there is no other.
-    fn name(&self, function: Option<&FunctionName>, line: Arc<str>, table: Option<&TableName>) -> Name {
+    fn name(&mut self, function: Option<&FunctionName>, line: Arc<str>, table: Option<&TableName>) -> Name {
         let function = function.filter(|name| !name.full.is_empty()).unwrap_or(&self.unknown);
         match table {
-            Some(table) if &*function.full == "??" || table.full.starts_with(&function.short) => {
+            Some(table) if function.full.bytes() == b"??" || table.full.starts_with(function.short.bytes()) => {
                 Name { short: table.short.clone(), line, full: table.full.clone() }
             }
-            _ => Name { short: function.short.clone(), line, full: Full::new(function.full.clone()) },
+            _ => {
+                let short = &function.short;
+                let made = self.shorts.entry(short.clone()).or_insert_with(|| short.made());
+                Name { short: made.clone(), line, full: Full::new(function.full.clone()) }
+            }
         }
     }
 }
@@ -383,8 +427,9 @@ mod tests {
         assert_eq!(of(tagged), Full { stem: "f<int>".into(), start: Some(0x4a0) });
         for text in [tagged, "f", "", "f<0a>", "<00000000000000AB>", "f<0000000000000ab>", "é<000000000000000a>"] {
             assert_eq!(of(text).text(), text);
-            assert_eq!(of(text).is_tagged(), is_tagged(text), "{text}");
-            assert!(of(text).starts_with(text) && !of(text).starts_with("other"), "{text}");
+            assert_eq!(of(text).is_tagged(), is_tagged(text.as_bytes()), "{text}");
+            assert!((0..=text.len()).all(|end| of(text).starts_with(&text.as_bytes()[..end])), "{text}");
+            assert!(!of(text).starts_with(b"other") && !of(text).starts_with(format!("{text}>").as_bytes()), "{text}");
         }
     }
 

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Read;
 use std::path::Path;
 
@@ -18,7 +17,7 @@ use super::super::streams::say;
 use super::super::values::Kind;
 use super::records::{Bad, Last, Parsed, Rules, Skipped, Worker, addresses, decimal, leading_digits};
 use super::scale::Scale;
-use super::{Context, Profile, Source, bad, rest_of};
+use super::{Context, Profile, Source, bad, rest_of, up_to};
 
 /// 128 KiB: mean sampling distance of servers whose profiles do not name it.
 const OLD_RATE: f64 = 131_072.0;
@@ -100,7 +99,7 @@ fn records(
 ) -> Result<(Profile, BTreeMap<u64, Stacks>)> {
     let name = source.name;
     let line = source.lines.place().line;
-    let size = fs::metadata(name).map_or(0, |meta| if meta.is_file() { meta.len() } else { 0 });
+    let size = source.size;
     let working = Working::on(format!("jeprof: reading {}", name.display()), size);
     let mut taking = Taking {
         name,
@@ -115,7 +114,7 @@ fn records(
         in_map: false,
         skipped: Skipped::default(),
     };
-    taking.read(rest_of(source), blocks::BLOCK, |byte| working.done(byte))?;
+    taking.read(rest_of(source), up_to(blocks::BLOCK, size), |byte| working.done(byte))?;
     drop(working);
     taking.skipped.report(name);
     taking.report_cut();

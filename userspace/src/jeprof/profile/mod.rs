@@ -65,6 +65,8 @@ pub struct Context<'a> {
 /// The file that is read, as errors name it.
 pub struct Source<'a> {
     pub name: &'a Path,
+    /// Of a regular file, otherwise 0.
+    pub size: u64,
     pub lines: Lines<BufReader<Box<dyn Read>>>,
 }
 
@@ -98,8 +100,15 @@ pub fn is_symbolized(path: &Path) -> bool {
 
 fn open(path: &Path, read_bytes: usize) -> std::result::Result<Source<'_>, Stop> {
     let file = File::open(path).map_err(|error| Stop::error(format!("{}: {}\n", path.display(), reason(&error))))?;
+    let size = file.metadata().map_or(0, |meta| if meta.is_file() { meta.len() } else { 0 });
     let reader: Box<dyn Read> = Box::new(file);
-    Ok(Source { name: path, lines: Lines::new(BufReader::with_capacity(read_bytes, reader)) })
+    let lines = Lines::new(BufReader::with_capacity(up_to(read_bytes, size), reader));
+    Ok(Source { name: path, size, lines })
+}
+
+/// Room for a file of `size` bytes and its end, `most` bytes at most; that, when the size is not known.
+fn up_to(most: usize, size: u64) -> usize {
+    if size == 0 { most } else { usize::try_from(size).map_or(most, |size| most.min(size.saturating_add(1))) }
 }
 
 /// Reads a profile of any kind.
