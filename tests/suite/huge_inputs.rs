@@ -55,22 +55,29 @@ fn memory_grows_with_distinct_stacks() {
 
 #[test]
 fn memory_that_is_refused_is_said() {
+    if !Path::new(PRLIMIT).exists() {
+        skip!("no prlimit");
+    }
     let directory = TempDir::new("refused");
     let profile = directory.join("refused.heap");
     write_stacks(&profile, 300_000, 300_000, 6);
     for (program, args, name) in
         [(artefact::jeprof(), &["--text", "/bin/true"][..], "jeprof"), (artefact::command(), &["report"], "jeprobe")]
     {
-        let limited = Run::new(program).args(args).arg(&profile).env("JEPROBE_MEMORY_LIMIT", "24M").finish();
-        assert_eq!((limited.code(), limited.stdout.as_str()), (1, ""), "{limited}");
-        let said = limited.stderr.lines().rev().nth(1).unwrap_or_default();
-        assert!(said.starts_with(&format!("{name}: error: out of memory")), "{limited}");
-        assert!(said.contains(" reading ") && said.contains("refused.heap: "), "{limited}");
-        assert!(said.ends_with(" MiB more were refused; the limit is 24 MiB"), "{limited}");
-        assert!(
-            limited.stderr.lines().last().is_some_and(|hint| hint.starts_with("hint: memory grows with ")),
-            "{limited}"
-        );
+        let by_variable =
+            Run::new(program.clone()).args(args).arg(&profile).env("JEPROBE_MEMORY_LIMIT", "24M").finish();
+        let by_others = Run::new(PRLIMIT).arg("--data=25165824").arg(program).args(args).arg(&profile).finish();
+        for limited in [by_variable, by_others] {
+            assert_eq!((limited.code(), limited.stdout.as_str()), (1, ""), "{limited}");
+            let said = limited.stderr.lines().rev().nth(1).unwrap_or_default();
+            assert!(said.starts_with(&format!("{name}: error: out of memory")), "{limited}");
+            assert!(said.contains(" reading ") && said.contains("refused.heap: "), "{limited}");
+            assert!(said.ends_with(" MiB more were refused; the limit is 24 MiB"), "{limited}");
+            assert!(
+                limited.stderr.lines().last().is_some_and(|hint| hint.starts_with("hint: memory grows with ")),
+                "{limited}"
+            );
+        }
     }
 }
 

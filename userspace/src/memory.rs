@@ -6,7 +6,7 @@
 //! code 1. Memory that is refused by any other limit (`ulimit -v`) ends it the same way.
 //!
 //! ```text
-//! bound() ─► at most FREELY ─► a block of LARGE bytes, or memory refused ─► what is free is looked up ─► the limit
+//! bound() ─► at most FREELY ─► a block of LARGE bytes, memory refused, settle() ─► what is free is looked up ─► the limit
 //! ```
 //!
 //! Looking it up takes six files of the kernel, the twentieth part of a small run, and most runs never come there.
@@ -70,6 +70,14 @@ pub fn bound(command: &'static str) -> Result<(), Error> {
         STATE.store(FREE, Ordering::Release);
     }
     Ok(())
+}
+
+/// Looks up what is free, unless that was done: for what starts programs, which get the limit of this process, or has threads by
+/// the hundred.
+pub fn settle() {
+    while STATE.load(Ordering::Acquire) != NONE {
+        look_up();
+    }
 }
 
 /// Sets the limit.

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use crate::error::Error;
+use crate::memory;
 use crate::output::graph::{self, Graph, Limits};
 use crate::output::table::Table;
 use crate::output::{Options, Selection, dot, folded};
@@ -81,6 +82,7 @@ pub(super) fn by_dot(
     let mut text = Vec::new();
     dot(selection, options, subject, &mut text).expect("writing to memory does not fail");
     let failed = |source| Error::NoGraphviz { source };
+    memory::settle();
     let mut child = Command::new(DOT)
         .arg(format!("-T{form}"))
         .stdin(Stdio::piped())

@@ -48,6 +48,9 @@ pub fn dispatch(command: &Command, term: &mut Term) -> Result<Outcome> {
     if reads_profiles {
         memory::bound("jeprobe")?;
     }
+    if matches!(command, Command::Web(_)) {
+        memory::settle();
+    }
     match command {
         Command::Attach(args) => attach::run(args, term),
         Command::System(args) => system::run(args, term),

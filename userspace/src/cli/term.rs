@@ -17,6 +17,7 @@ use anyhow::Result;
 
 use crate::error::Error;
 use crate::input::InputError;
+use crate::memory;
 use crate::model::printable;
 use crate::probe::attach::AttachError;
 use crate::session::SessionError;
@@ -158,6 +159,7 @@ fn pager() -> Option<String> {
 
 /// Gives a text to a pager and waits for it; a pager need not read it all.
 fn page(pager: &str, text: &[u8]) -> io::Result<ExitStatus> {
+    memory::settle();
     let mut command = Command::new("/bin/sh");
     command.args(["-c", pager]).stdin(Stdio::piped());
     if std::env::var_os("LESS").is_none() {

@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::{Mmap, MmapOptions, UncheckedAdvice};
 
 use super::error::Error;
 
@@ -39,6 +39,16 @@ impl Bytes {
         }
         // SAFETY: the mapping is private and never written through; see the header about files that shrink.
         let map = unsafe { Mmap::map(file) }?;
+        Ok(Bytes::Mapped(map))
+    }
+
+    /// The same of a small file that is read as a whole: all its pages are mapped at once.
+    pub(crate) fn of_whole_file(file: &File) -> io::Result<Bytes> {
+        if file.metadata()?.len() == 0 {
+            return Ok(Bytes::Unpacked(Vec::new()));
+        }
+        // SAFETY: as above.
+        let map = unsafe { MmapOptions::new().populate().map(file) }?;
         Ok(Bytes::Mapped(map))
     }
 }

@@ -109,7 +109,7 @@ impl Cache {
             self.warn(path, "is too large");
             return None;
         }
-        let bytes = Bytes::of_file(&file).ok()?;
+        let bytes = Bytes::of_whole_file(&file).ok()?;
         let now = SystemTime::now();
         if meta.modified().ok().and_then(|time| now.duration_since(time).ok()).is_some_and(|age| age > FRESH) {
             let _without_a_new_time_it_goes_earlier = file.set_modified(now);

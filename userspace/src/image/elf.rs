@@ -22,6 +22,7 @@ use object::{LittleEndian, SectionIndex};
 
 use super::bytes::Bytes;
 use super::error::Error;
+use super::text::repaired;
 
 const ENDIAN: LittleEndian = LittleEndian;
 /// Inflated bytes that one stored byte may become, beyond the first 64 MiB: deflate's own limit. A header that promises more
@@ -260,7 +261,7 @@ impl Elf {
         let most = numbers.iter().map(number).max().unwrap_or(0);
         let name = |number| {
             let version = table.version(VersionIndex(number)).ok().flatten()?;
-            Some(text(version.name()).into_owned())
+            Some(repaired(version.name()).into_owned())
         };
         Some((0..=most).map(name).collect())
     }
@@ -327,7 +328,7 @@ fn zdebug(stored: &[u8]) -> Option<object::CompressedData<'_>> {
 impl<'a> Symbols<'a> {
     /// The name as the string table has it; bytes that are not text are replaced.
     pub(super) fn name(&self, index: usize) -> Cow<'a, str> {
-        text(self.name_bytes(index))
+        repaired(self.name_bytes(index))
     }
 
     /// The same as it is.
@@ -384,14 +385,6 @@ impl<'a> Symbols<'a> {
             return self.table.shndx(ENDIAN, object::SymbolIndex(index)).unwrap_or(0);
         }
         u32::from(number)
-    }
-}
-
-/// Names are nearly always text, which takes less to check than to repair.
-fn text(bytes: &[u8]) -> Cow<'_, str> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => String::from_utf8_lossy(bytes),
     }
 }
 

@@ -35,7 +35,12 @@ impl Shown {
         if let Some([Some(full), Some(short), _]) = known.get(linker) {
             return FunctionName { full: full.clone().into(), short: short.clone().into() };
         }
-        let full: Arc<str> = demangle(linker).into();
+        // Symbols are listed with their version behind the name, and looked up without.
+        let plain = linker.find('@').and_then(|at| {
+            let [full, ..] = known.get(&linker[..at])?;
+            Some(format!("{}{}", full.as_deref()?, &linker[at..]))
+        });
+        let full: Arc<str> = plain.map_or_else(|| demangle(linker).into(), Arc::from);
         let short = shorten(&full);
         let short = if short == *full { full.clone() } else { short.into() };
         let forms = known.entry(linker.clone()).or_default();
@@ -78,6 +83,11 @@ mod tests {
         let (full, short) = ("app::Pool::grab(unsigned long)@@V1", "app::Pool::grab@@V1");
         assert_eq!(shown.of_binutils(&linker), FunctionName { full: full.into(), short: short.into() });
         assert_eq!(shown.forms(&linker), [Some(full.into()), Some(short.into()), None]);
+        for (plain, versioned) in [("_Zy", "_Zy@V"), ("._ZN3app4PoolC1Ev", "._ZN3app4PoolC1Ev@@V2"), ("main", "main@")]
+        {
+            shown.of_binutils(&plain.into());
+            assert_eq!(shown.of_binutils(&versioned.into()).full.text(), demangle(versioned));
+        }
         assert_eq!(&*shown.full(&linker), "app::Pool::grab(unsigned long)");
         shown.recall(&linker, || unreachable!("it is known"));
         let other: Arc<str> = "_Zx".into();

@@ -363,6 +363,28 @@ mod tests {
     }
 
     #[test]
+    fn names_outlive_their_file() {
+        let folder = Folder::new("outlive");
+        let linker: Arc<str> = "_ZN3app4Pool4grabEm".into();
+        let place = Linked { linker: linker.clone(), is_bare: true, start: 1, end: 2 };
+        let store = open(&folder.cache(), &Arc::default());
+        store.put(1, Known { place: None, routine: Some(Placed::In(place)) });
+        let expected = store.shown.of_binutils(&linker);
+        drop(store);
+        let store = open(&folder.cache(), &Arc::default());
+        let kept = store.kept().expect("a former run's");
+        let Some(Placed::In(Linked { linker: number, .. })) = kept.numbers(1).and_then(|known| known.routine) else {
+            panic!("a routine")
+        };
+        let name = kept.name(number).expect("a name");
+        fill(&folder, 0..20);
+        fs::remove_file(folder.file()).expect("a file");
+        drop(store);
+        assert_eq!(name, expected);
+        assert_eq!((name.full.text(), name.short.text()), (expected.full.text(), expected.short.text()));
+    }
+
+    #[test]
     fn runs_at_a_time_see_whole_files() {
         let folder = Folder::new("together");
         thread::scope(|scope| {

@@ -45,7 +45,7 @@ impl Text {
     pub fn text(&self) -> Cow<'_, str> {
         match &self.0 {
             Held::Made(text) => Cow::Borrowed(text),
-            Held::Kept { .. } => String::from_utf8_lossy(self.bytes()),
+            Held::Kept { .. } => repaired(self.bytes()),
         }
     }
 
@@ -71,6 +71,14 @@ impl Text {
                 Text(Held::Kept { file: file.clone(), start: *start, end })
             }
         }
+    }
+}
+
+/// Names are nearly always text, which takes less to check than to repair.
+pub(super) fn repaired(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
     }
 }
 

@@ -42,9 +42,17 @@ impl Width {
 
     /// 16 or 8 digits.
     pub fn text(self, address: u64) -> String {
-        match self {
-            Width::W8 => format!("{address:08x}"),
-            Width::W16 => format!("{address:016x}"),
+        let mut text = String::with_capacity(self.digits());
+        self.put(&mut text, address);
+        text
+    }
+
+    /// Adds the same. Of more than 32 bits it has as many digits as it needs, whatever the width.
+    pub fn put(self, into: &mut String, address: u64) {
+        let needed = (u64::BITS - address.leading_zeros()).div_ceil(4) as usize;
+        for at in (0..needed.max(self.digits())).rev() {
+            let digit = (address >> (4 * at) & 0xf) as u8;
+            into.push(char::from(digit + if digit < 10 { b'0' } else { b'a' - 10 }));
         }
     }
 }
@@ -87,5 +95,9 @@ mod tests {
         assert_eq!(Width::W16.sub(0, 1), u64::MAX);
         assert_eq!(Width::W8.add(0xffff_ffff, 1), 0);
         assert_eq!(Width::W8.text(0x10), "00000010");
+        for address in [0, 9, 0xa0, 0xffff_ffff, 0x1_0000_0000, 0x7f3a_0745_502a, u64::MAX] {
+            assert_eq!(Width::W8.text(address), format!("{address:08x}"));
+            assert_eq!(Width::W16.text(address), format!("{address:016x}"));
+        }
     }
 }

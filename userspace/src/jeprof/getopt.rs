@@ -9,8 +9,10 @@
 //! collected as lines in the order they were met, and reading goes on behind each.
 #![forbid(unsafe_code)]
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::ops::Deref;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 /// What an option takes.
@@ -66,15 +68,8 @@ impl Entry {
 
 /// Reads `arguments` (without the program's name). `posix`: whether `POSIXLY_CORRECT` is set.
 pub fn parse(specification: &[(&'static str, Takes)], arguments: Vec<OsString>, posix: bool) -> Parsed {
-    let mut table = BTreeMap::new();
-    for &(name, takes) in specification {
-        table.insert(name.to_owned(), Entry { name, takes, negated: false });
-        if takes == Takes::Switch {
-            for key in [format!("no{name}"), format!("no-{name}")] {
-                table.insert(key, Entry { name, takes, negated: true });
-            }
-        }
-    }
+    // Names that are spelled out need none.
+    let table = LazyCell::new(|| table(specification));
     let mut parsed = Parsed::default();
     let mut rest = arguments.into_iter();
     while let Some(word) = rest.next() {
@@ -88,13 +83,27 @@ pub fn parse(specification: &[(&'static str, Takes)], arguments: Vec<OsString>, 
             }
             continue;
         };
-        match option(&table, starter, body, &mut rest, posix) {
+        match option((specification, &table), starter, body, &mut rest, posix) {
             Ok(given) => parsed.given.push(given),
             Err(line) => parsed.errors.push(line),
         }
     }
     parsed.words.extend(rest);
     parsed
+}
+
+/// Entries by every name that they have.
+fn table(specification: &[(&'static str, Takes)]) -> BTreeMap<String, Entry> {
+    let mut table = BTreeMap::new();
+    for &(name, takes) in specification {
+        table.insert(name.to_owned(), Entry { name, takes, negated: false });
+        if takes == Takes::Switch {
+            for key in [format!("no{name}"), format!("no-{name}")] {
+                table.insert(key, Entry { name, takes, negated: true });
+            }
+        }
+    }
+    table
 }
 
 fn split_starter(word: &OsStr, posix: bool) -> Option<(&'static str, &[u8])> {
@@ -112,7 +121,7 @@ fn split_starter(word: &OsStr, posix: bool) -> Option<(&'static str, &[u8])> {
 }
 
 fn option(
-    table: &BTreeMap<String, Entry>,
+    (specification, table): (&[(&'static str, Takes)], &impl Deref<Target = BTreeMap<String, Entry>>),
     starter: &str,
     body: &[u8],
     rest: &mut std::vec::IntoIter<OsString>,
@@ -127,8 +136,11 @@ fn option(
     };
     let typed = String::from_utf8_lossy(name).into_owned();
     let lower = typed.to_ascii_lowercase();
-    let name = if posix || lower.is_empty() { lower.clone() } else { complete(table, &lower)? };
-    let Some(&entry) = table.get(&name) else {
+    let spelled_out = specification.iter().find(|(name, _)| *name == lower);
+    let spelled_out = spelled_out.map(|&(name, takes)| Entry { name, takes, negated: false });
+    let name =
+        if posix || lower.is_empty() || spelled_out.is_some() { lower.clone() } else { complete(table, &lower)? };
+    let Some(entry) = spelled_out.or_else(|| table.get(&name).copied()) else {
         return Err(if lower.is_empty() {
             format!("Missing option after {starter}")
         } else {

@@ -251,6 +251,17 @@ fn is_plain_library(path: &[u8]) -> bool {
     is_whole && stem.len() > 3 && stem.ends_with(b".so") && stem.iter().all(u8::is_ascii_graphic)
 }
 
+/// False for paths without an ending of libraries: most files that are mapped for execution and are no libraries.
+fn may_be_library(path: &[u8]) -> bool {
+    let is_ending = |rest: &[u8]| {
+        let begins =
+            |ending: &str| rest.get(..ending.len()).is_some_and(|rest| rest.eq_ignore_ascii_case(ending.as_bytes()));
+        ["so", "dll", "dylib", "bundle"].into_iter().any(begins)
+    };
+    // Other letters may be of the same kind: ſ is an s.
+    !path.is_ascii() || memchr::memchr_iter(b'.', path).any(|dot| is_ending(&path[dot + 1..]))
+}
+
 impl<'a> MapReader<'a> {
     fn new(program: &'a Path, compat: Compat) -> MapReader<'a> {
         let endings = if compat == Compat::V531 { "(?:so|dll|dylib|bundle)" } else { "so" };
@@ -273,7 +284,9 @@ impl<'a> MapReader<'a> {
     fn line(&self, line: &[u8]) -> Option<Mapping> {
         let line = line.trim_ascii_end();
         if let Some(found) = full_line(line) {
-            let is_library = || self.library.is_match(String::from_utf8_lossy(&found.path).as_bytes());
+            let is_library = || {
+                may_be_library(&found.path) && self.library.is_match(String::from_utf8_lossy(&found.path).as_bytes())
+            };
             if is_plain_library(&found.path) || found.path == self.program || is_library() {
                 let path = found.path.iter().map(|&byte| if byte == b'\\' { b'/' } else { byte }).collect();
                 return Some(Mapping { path, ..found });
@@ -398,6 +411,13 @@ mod tests {
         ] {
             assert_eq!(is_plain_library(path.as_bytes()), expected, "{path}");
             assert_eq!(library.is_match(path.as_bytes()), expected, "{path}");
+            assert!(may_be_library(path.as_bytes()) || !expected, "{path}");
+        }
+        for path in ["/l/x.DLL", "/l/x.Bundle.1", "/l/x.y.dylib", "/l/x.\u{17f}o"] {
+            assert!(may_be_library(path.as_bytes()) && library.is_match(path.as_bytes()), "{path}");
+        }
+        for path in ["/usr/bin/soso", "/l/so.1", "/l/x.s", "/dev/zero", "."] {
+            assert!(!may_be_library(path.as_bytes()) && !library.is_match(path.as_bytes()), "{path}");
         }
     }
 

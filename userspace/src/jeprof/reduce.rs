@@ -254,6 +254,7 @@ impl Overloads {
     /// then all of that name get a mark.
     fn new(symbols: &Symbols) -> Overloads {
         let mut first: FxHashMap<&str, &Full> = FxHashMap::default();
+        first.reserve(symbols.len());
         let mut shared: FxHashSet<&str> = FxHashSet::default();
         for name in symbols.all().filter_map(<[_]>::first) {
             if !name.full.is_tagged() {

@@ -34,6 +34,12 @@ impl Pcs {
         })
     }
 
+    /// Makes room for `count` more.
+    pub fn reserve(&mut self, count: usize) {
+        self.ids.reserve(count);
+        self.addresses.reserve(count);
+    }
+
     pub fn address(&self, id: PcId) -> u64 {
         self.addresses[id as usize]
     }

@@ -82,8 +82,9 @@ impl Full {
     fn starts_with(&self, text: &[u8]) -> bool {
         let stem = self.stem.bytes();
         match (text.strip_prefix(stem), self.start) {
+            (Some([]), _) => true,
             (Some(rest), Some(start)) => format!("<{start:016x}>").as_bytes().starts_with(rest),
-            (Some(rest), None) => rest.is_empty(),
+            (Some(_), None) => false,
             (None, _) => stem.starts_with(text),
         }
     }
@@ -139,6 +140,15 @@ impl Symbols {
 
     pub fn get(&self, address: u64) -> Option<&[Name]> {
         self.by_address.get(&address).map(|place| self.at(*place))
+    }
+
+    /// How many addresses have names.
+    pub fn len(&self) -> usize {
+        self.by_address.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_address.is_empty()
     }
 
     /// Sorted by address.
@@ -221,7 +231,10 @@ impl Symbols {
                     None
                 }
                 Some(Within::Behind) => {
-                    let text: Arc<str> = format!("0x{}", width.text(address)).into();
+                    let mut text = String::with_capacity(2 + width.digits());
+                    text.push_str("0x");
+                    width.put(&mut text, address);
+                    let text: Arc<str> = text.into();
                     Some(TableName { short: text.clone(), full: Full::new(text.into()) })
                 }
                 // No functions at all.

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use crate::memory;
+
 use super::streams::say;
 use super::temp;
 
@@ -20,6 +22,7 @@ const READ_WITHIN: u64 = 5;
 
 /// Runs a viewer; true when it could be started and, if it is waited for, ended well.
 fn run(program: &str, arguments: &[&str], is_waited_for: bool) -> bool {
+    memory::settle();
     let mut command = Command::new(program);
     command.args(arguments);
     if is_waited_for {

@@ -177,6 +177,10 @@ impl Taking<'_> {
             self.numbered.resize_with(parsed.worker + 1, Vec::new);
         }
         let numbered = &mut self.numbered[parsed.worker];
+        numbered.reserve(parsed.new.len());
+        if self.pcs.is_empty() {
+            self.pcs.reserve(parsed.new.len());
+        }
         for &address in &parsed.new {
             numbered.push(self.pcs.id(address));
         }
