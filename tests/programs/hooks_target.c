@@ -26,13 +26,14 @@ SEMAPHORE(jeprobe_free_semaphore);
 SEMAPHORE(jeprobe_dump_semaphore);
 SEMAPHORE(jeprobe_ctx_semaphore);
 
-/* The table's context record: three words, a word of which half is the depth, then the frames. */
+/* The table's context record: two words, a word with the depth, the words of the frames and the flags, then the frames; the
+   second flag says that they are not packed. */
 struct context {
-	uint64_t hash, next, tctxs;
-	uint32_t depth, flags;
+	uint64_t hash, tctxs;
+	uint16_t depth, words, flags, pad;
 	uint64_t frames[3];
 };
-static struct context known = {.depth = 3, .frames = {0x401000, 0x402000, 0x403000}};
+static struct context known = {.depth = 3, .words = 3, .flags = 2, .frames = {0x401000, 0x402000, 0x403000}};
 
 #ifdef BASE_ZERO
 #define BASE "0"
