@@ -277,7 +277,10 @@ fn a_command_that_leaves_through_exit_at_once_keeps_its_code() {
         let run = Run::new(artefact::command()).args(["run", "-o", "a.heap", "--", "sh", "-c", script]).dir(dir.path());
         let ended = run.finish();
         assert_eq!(ended.code(), code, "{ended}");
-        assert!(ended.stderr.contains("profile written to a.heap\nTotal: 0.0 MiB\nno live sampled memory: "), "{ended}");
+        assert!(
+            ended.stderr.contains("profile written to a.heap\nTotal: 0.0 MiB\nno live sampled memory: "),
+            "{ended}"
+        );
         assert!(ended.stderr.contains("wrote no profile"), "{ended}");
         let _read = Run::new(artefact::command()).arg("report").arg(dir.join("a.heap")).finish().ok();
     }
