@@ -64,26 +64,6 @@ fn a_process_is_followed_when_its_first_threads_end() {
     }
 }
 
-/// Threads that end while probes are being bound to them.
-#[test]
-fn a_process_whose_threads_end_all_the_time_is_followed() {
-    need_probes!();
-    for more in [&[][..], &["--every-event"]] {
-        let dir = TempDir::new("handed-on");
-        let mut target = program();
-        let command = attach(&target, &dir.join("a.heap"), &[&["--mode", "ebpf", "--lg-sample", "16"], more].concat());
-        order(&mut target, "leave");
-        for _ in 0..100 {
-            order(&mut target, "next");
-            order(&mut target, "50");
-            thread::sleep(Duration::from_millis(5));
-        }
-        let ended = interrupt(command).ok();
-        about(&dir, "a.heap", 2.5 * ORDERED, &ended);
-        assert_eq!(target.finish().code(), 0);
-    }
-}
-
 #[test]
 fn a_process_whose_first_thread_has_ended_is_attached_to() {
     need_probes!();

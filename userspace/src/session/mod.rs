@@ -344,6 +344,13 @@ impl Session {
             // Processes that no probe has told of.
             self.rescan();
         }
+        // Those whose probes ended with their thread go on in their tables.
+        let is_behind =
+            |pid: &u32| self.attachment.has_whole_table() && !self.attachment.is_bound(*pid) && !self.is_read(*pid);
+        let behind: Vec<u32> = self.members.keys().copied().filter(is_behind).collect();
+        for pid in behind {
+            let _last = self.take_reading(pid);
+        }
         let read: Vec<u32> = self.paces.keys().copied().filter(|pid| self.is_read(*pid)).collect();
         for pid in read {
             // Fails when the process has ended, which the sweep below finds.

@@ -82,7 +82,8 @@ impl Session {
 
     /// The probes of a single process end with the thread that they belong to. When others live on, they are set anew; what was
     /// sampled in between is in the table. Until then the process is told through its root to sample: setting a probe for a
-    /// thread that ends meanwhile makes the kernel lower the semaphores.
+    /// thread that ends meanwhile makes the kernel lower the semaphores. A process whose threads all live for milliseconds loses
+    /// samples nevertheless, of which the result tells as memory that was never sampled.
     pub(super) fn follow_threads(&mut self) {
         let pids: Vec<u32> = self.members.keys().copied().filter(|pid| !self.attachment.is_bound(*pid)).collect();
         for &pid in &pids {
@@ -108,7 +109,16 @@ impl Session {
                 let _newer = self.take_reading(pid);
             }
         }
-        self.bridges.retain(|pid, _| !self.attachment.is_bound(*pid));
+        // A thread that is about to end has let go of its memory before it counts as ended: then the semaphores fell all the same.
+        let bridged: Vec<u32> = self.bridges.keys().copied().collect();
+        for pid in bridged {
+            let stands = self.finder.process(pid).is_ok_and(|hooks| {
+                self.attachment.is_bound(pid) && hooks.files.iter().all(|file| self.attachment.is_raised(pid, file))
+            });
+            if stands {
+                self.bridges.remove(&pid);
+            }
+        }
     }
 
     fn rebind(&mut self, pid: u32) -> bool {
