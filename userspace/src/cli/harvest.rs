@@ -3,9 +3,11 @@
 //! Processes without a sample get a place in the table's last line, not a file each.
 #![forbid(unsafe_code)]
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Result;
 use jeprobe_abi::drops::Reason;
@@ -54,11 +56,21 @@ pub struct Harvest {
     /// Images seen of a pid, for file names.
     images: HashMap<u32, u32>,
     failed: u64,
+    /// Of names: one for all processes.
+    cache: LazyCell<Option<Arc<Cache>>>,
 }
 
 impl Harvest {
     pub fn new(dir: &Path) -> Harvest {
-        Harvest { dir: dir.to_owned(), rows: Vec::new(), idle: 0, merged: None, images: HashMap::new(), failed: 0 }
+        Harvest {
+            dir: dir.to_owned(),
+            rows: Vec::new(),
+            idle: 0,
+            merged: None,
+            images: HashMap::new(),
+            failed: 0,
+            cache: LazyCell::new(Cache::of_user),
+        }
     }
 
     pub fn merged_path(&self) -> PathBuf {
@@ -71,7 +83,8 @@ impl Harvest {
             self.idle += 1;
             return;
         };
-        let sources = Sources { root: Some(exe::root_of(pid)), cache: Cache::of_user(), ..Sources::default() };
+        let sources =
+            Sources { root: Some(exe::root_of(pid)), cache: self.cache.as_ref().cloned(), ..Sources::default() };
         let _has_names = add_names_of_now(&mut profile, pid, &sources);
         let name = if name.is_empty() { UNKNOWN } else { name };
         let sum = profile.sum();

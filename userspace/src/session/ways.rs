@@ -86,7 +86,7 @@ impl Session {
     /// samples nevertheless, of which the result tells as memory that was never sampled.
     pub(super) fn follow_threads(&mut self) {
         let pids: Vec<u32> = self.members.keys().copied().filter(|pid| !self.attachment.is_bound(*pid)).collect();
-        for &pid in &pids {
+        for pid in pids {
             if !self.host && self.attachment.has_whole_table() && !self.bridges.contains_key(&pid) {
                 // Fails at the end of the process, too.
                 let target = self.members.get(&pid).and_then(|member| member.target.as_ref());
