@@ -13,12 +13,15 @@
 
 use super::records::{Link, Ptr, Slot};
 use super::segments::{alloc_blank, alloc_value, give_back};
+use crate::prim::{AtomicUsize, Ordering};
 
 /// Slots of the first table: 1 KiB.
 const FIRST_SLOTS: usize = 64;
 
 pub(crate) struct Index<T: 'static> {
     table: Link<Table<T>>,
+    /// Records in the index. Changed under its lock.
+    count: AtomicUsize,
 }
 
 struct Table<T: 'static> {
@@ -27,7 +30,15 @@ struct Table<T: 'static> {
 
 impl<T> Index<T> {
     pub(crate) const fn new() -> Index<T> {
-        Index { table: Link::none() }
+        Index { table: Link::none(), count: AtomicUsize::new(0) }
+    }
+
+    /// Records in the index. A lookup that begins after this was read finds all of them, unless an insertion is under way: so
+    /// who then reads the same number under the lock need not look again.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        // Acquire: pairs with the Release in `insert_locked`.
+        self.count.load(Ordering::Acquire)
     }
 
     /// The record of this hash that `matches` accepts.
@@ -51,9 +62,10 @@ impl<T> Index<T> {
         }
     }
 
-    /// Inserts a record; `count` is the number of records in the index. False without memory. Caller holds the index's
-    /// lock.
-    pub(crate) fn insert_locked(&self, hash: u64, record: Ptr<T>, count: usize) -> bool {
+    /// Inserts a record; false without memory. Caller holds the index's lock.
+    pub(crate) fn insert_locked(&self, hash: u64, record: Ptr<T>) -> bool {
+        // Relaxed: the caller is its only writer.
+        let count = self.count.load(Ordering::Relaxed);
         let table = match self.table.get() {
             Some(table) if (count + 1) * 4 <= table.slots.len() * 3 => table,
             old => {
@@ -70,6 +82,8 @@ impl<T> Index<T> {
             }
         };
         table.put(hash, record);
+        // Release: who sees the number sees the record and the table.
+        self.count.store(count + 1, Ordering::Release);
         true
     }
 }
@@ -81,10 +95,12 @@ impl<T> Table<T> {
     }
 
     fn put(&self, hash: u64, record: Ptr<T>) {
-        let (before, after) = self.slots.split_at(self.start(hash));
-        if let Some(free) = after.iter().chain(before).find(|slot| slot.get().is_none()) {
-            free.fill(hash, record);
+        let mut at = self.start(hash);
+        // Not full.
+        while self.slots[at].get().is_some() {
+            at = (at + 1) & (self.slots.len() - 1);
         }
+        self.slots[at].fill(hash, record);
     }
 }
 

@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 
 use jeprobe_abi::logic::{HASH_SEED, hash_end, hash_step};
 
+use super::packed::Packed;
 use super::rule::{Kind, Registers, Rule, Step};
 use super::way::{Link, Words};
 
@@ -36,6 +37,8 @@ pub(super) struct Frame {
     pub(super) rule: Rule,
     /// Hash of the frames from the root to this one.
     hash: u64,
+    /// Bytes of the packed distances from this frame to the root; only among the first `packed_frames`.
+    packed_bytes: u16,
     /// Links that lead from this frame to the root: the first so many.
     pub(super) links: u32,
     /// The rest of the walk depends on `at.bp`.
@@ -71,12 +74,15 @@ pub(super) struct Last {
     pub(super) loose: usize,
     /// How the outermost frame ended: `End` or `Broken`.
     pub(super) end: Step,
+    packed: Packed,
+    /// The first so many frames are in `packed`.
+    packed_frames: usize,
 }
 
 impl Last {
     /// Nothing, with room for `frames`; `None` without memory.
     pub(super) fn new(frames: usize) -> Option<Last> {
-        let mut last = Last { frames: Vec::new(), links: Vec::new(), loose: 0, end: Step::Broken };
+        let mut last = Last { frames: Vec::new(), links: Vec::new(), loose: 0, end: Step::Broken, packed: Packed::NONE, packed_frames: 0 };
         last.links.try_reserve_exact(frames).ok()?;
         last.frames.try_reserve_exact(frames).ok()?;
         Some(last)
@@ -86,6 +92,7 @@ impl Last {
         self.frames.clear();
         self.links.clear();
         self.loose = 0;
+        self.packed_frames = 0;
     }
 
     /// The outermost frame to which the words still lead that led the last walk from frame `top` outward.
@@ -113,6 +120,7 @@ impl Last {
     /// Puts the fresh frames, leaf first, above the first `kept`.
     pub(super) fn take_over(&mut self, kept: usize, fresh: &mut Vec<Fresh>) {
         self.frames.truncate(kept);
+        self.packed_frames = self.packed_frames.min(kept);
         let mut caller = self.frames.last().copied();
         self.links.truncate(caller.map_or(0, |caller| caller.links as usize));
         if self.loose > self.links.len() {
@@ -136,7 +144,7 @@ impl Last {
                 Kind::End => false,
             };
             let links = self.links.len() as u32;
-            let frame = Frame { at, rule, hash: hash_step(hash, at.pc), links, needs_bp, doubtful };
+            let frame = Frame { at, rule, hash: hash_step(hash, at.pc), packed_bytes: 0, links, needs_bp, doubtful };
             self.frames.push(frame);
             caller = Some(frame);
         }
@@ -174,6 +182,39 @@ impl Last {
         };
         let truncated = self.end == Step::Broken || depth < frames.len();
         Walked { depth, hash: hash_end(hash), truncated, doubtful, same: false }
+    }
+
+    /// Packs the frames of the walk; bytes of their packed form. `None` when they cannot be packed, reach not to the root, or
+    /// without memory.
+    pub(super) fn pack(&mut self, walked: Walked) -> Option<u16> {
+        if walked.depth != self.frames.len() {
+            return None;
+        }
+        self.packed.prepare()?;
+        let (top, callers) = self.frames.split_last_mut()?;
+        // The top may be among those that were callers.
+        let (packed, others) = callers.split_at_mut(self.packed_frames.min(callers.len()));
+        let mut outer = packed.last().map(|frame| (frame.at.pc, frame.packed_bytes));
+        for frame in others {
+            frame.packed_bytes = match outer {
+                Some((caller, behind)) => self.packed.put(frame.at.pc, caller, behind)?,
+                None => 0,
+            };
+            outer = Some((frame.at.pc, frame.packed_bytes));
+        }
+        self.packed_frames = callers.len();
+        // Its place says the leaf, which as a caller's would be another.
+        let leaf = top.at.pc.wrapping_sub(1);
+        let behind = match outer {
+            Some((caller, behind)) => self.packed.put(leaf, caller, behind)?,
+            None => 0,
+        };
+        self.packed.put(0, leaf, behind)
+    }
+
+    /// The words of what [`Last::pack`] packed.
+    pub(super) fn packed_words(&self, taken: u16) -> &[[u8; 8]] {
+        self.packed.words(taken)
     }
 
     /// The frames of the walk, leaf first: return addresses, but the leaf, which is the last byte of its call.

@@ -13,6 +13,7 @@ pub(crate) mod lives;
 mod machine;
 mod maps;
 mod modules;
+mod packed;
 #[doc(hidden)]
 pub mod pieces;
 mod recorder;

@@ -6,6 +6,7 @@ extern crate alloc;
 use alloc::boxed::Box;
 
 use jeprobe_abi::logic::hash_frames;
+use jeprobe_abi::pack::pack;
 
 use super::backtrace::{self, Stack};
 use super::lives::Live;
@@ -55,6 +56,8 @@ pub struct Records {
     context: Ptr<ContextCell>,
     tctx: Ptr<TctxCell>,
     frames: [u64; 20],
+    packed: [[u8; 8]; 20],
+    packed_words: usize,
     weights: Weights,
 }
 
@@ -64,14 +67,18 @@ impl Records {
         let thread = threads::start(sys::gettid())?;
         let mut frames = [0; 20];
         frames.iter_mut().zip(0x40_0000..).for_each(|(frame, pc)| *frame = pc);
-        let (context, _) = stacks::context(&stack(&frames), false)?;
+        let mut words = [0; 20];
+        let packed_words = pack(frames.iter().copied(), &mut words)?;
+        let packed = words.map(u64::to_le_bytes);
+        let (context, _) = stacks::context(&stack(&frames, packed.get(..packed_words)), false)?;
         let tctx = stacks::tctx(context, thread)?;
-        Some(Records { thread, context, tctx, frames, weights: Weights::NONE })
+        Some(Records { thread, context, tctx, frames, packed, packed_words, weights: Weights::NONE })
     }
 
     /// Hashes 20 frames and finds their record; false when that is not the one.
     pub fn find(&self) -> bool {
-        stacks::context(&stack(&self.frames), false).is_some_and(|(context, new)| !new && context.same(self.context))
+        let stack = stack(&self.frames, self.packed.get(..self.packed_words));
+        stacks::context(&stack, false).is_some_and(|(context, new)| !new && context.same(self.context))
     }
 
     /// Records a sample in a known stack.
@@ -97,8 +104,8 @@ pub fn recycle(live: Live) {
     live.recycle();
 }
 
-fn stack(frames: &[u64]) -> Frames<impl Iterator<Item = u64> + Clone> {
-    Frames { depth: frames.len(), hash: hash_frames(frames), leaf_first: frames.iter().copied() }
+fn stack<'a>(frames: &'a [u64], packed: Option<&'a [[u8; 8]]>) -> Frames<'a, impl Iterator<Item = u64> + Clone> {
+    Frames { depth: frames.len(), hash: hash_frames(frames), leaf_first: frames.iter().copied(), packed }
 }
 
 /// Draws of distances between samples, and weights.

@@ -42,7 +42,7 @@ use super::lives::{KeptMaps, Live};
 use super::records::{ContextCell, Ptr, TctxCell, ThreadCell, jeprobe_root};
 use super::rule::Registers;
 use super::sampler::{Sampler, Weights};
-use super::stacks::{self, Frames};
+use super::stacks;
 use super::table::{self, Sample};
 use super::trace::Trace;
 use super::way::{Caller, Start};
@@ -423,10 +423,7 @@ fn walked_counts(
         trace.keep(tctx);
         return Some(tctx);
     }
-    let (context, new) = {
-        let frames = Frames { depth: walked.depth, hash: walked.hash, leaf_first: trace.frames(walked) };
-        stacks::context(&frames, walked.truncated)?
-    };
+    let (context, new) = stacks::context(&trace.stack(walked), walked.truncated)?;
     if new && hooks::context_wanted() {
         hooks::jeprobe_hook_context(context.addr(), context.depth.into());
     }

@@ -342,16 +342,25 @@ impl Iterator for StackFrames {
 }
 
 impl Ptr<ContextCell> {
-    /// Leaf first, unit avma.
-    pub(crate) fn frames(self) -> StackFrames {
+    #[inline]
+    fn words(self) -> &'static [u64] {
         // SAFETY: the words lie behind the record, inside the same segment.
         let start = unsafe { self.0.as_ptr().add(1) }.cast::<u64>();
         // SAFETY: `append` wrote `words` words there before it made this pointer, and nobody writes them again.
-        let words = unsafe { core::slice::from_raw_parts(start, self.words.into()) };
-        if self.flags & root::CONTEXT_PLAIN == 0 {
-            StackFrames::Packed(pack::Frames::packed(words, self.depth.into()))
-        } else {
-            StackFrames::Plain(words.iter())
+        unsafe { core::slice::from_raw_parts(start, self.words.into()) }
+    }
+
+    /// The words of the packed frames; `None` when they are plain.
+    #[inline]
+    pub(crate) fn packed(self) -> Option<&'static [u64]> {
+        (self.flags & root::CONTEXT_PLAIN == 0).then(|| self.words())
+    }
+
+    /// Leaf first, unit avma.
+    pub(crate) fn frames(self) -> StackFrames {
+        match self.packed() {
+            Some(words) => StackFrames::Packed(pack::Frames::packed(words, self.depth.into())),
+            None => StackFrames::Plain(self.words().iter()),
         }
     }
 }

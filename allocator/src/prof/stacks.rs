@@ -26,93 +26,121 @@ use crate::sync::rank::Rank;
 /// three million stacks.
 pub(crate) const MAX_CONTEXT_BYTES: usize = 256 << 20;
 
-struct Growing {
-    records: Appender,
-    count: usize,
-}
+const FIRST_SEGMENT_BYTES: usize = 4 << 10;
 
-impl Growing {
-    const fn new(kind: u32) -> Growing {
-        Growing { records: Appender::new(kind, 4 << 10), count: 0 }
-    }
-}
-
-static CONTEXTS: Mutex<Growing> = Mutex::new(Rank::ProfContexts, Growing::new(KIND_CONTEXT));
+static CONTEXTS: Mutex<Appender> = Mutex::new(Rank::ProfContexts, Appender::new(KIND_CONTEXT, FIRST_SEGMENT_BYTES));
 static CONTEXT_INDEX: Index<ContextCell> = Index::new();
-static TCTXS: Mutex<Growing> = Mutex::new(Rank::ProfTctxs, Growing::new(KIND_TCTX));
+static TCTXS: Mutex<Appender> = Mutex::new(Rank::ProfTctxs, Appender::new(KIND_TCTX, FIRST_SEGMENT_BYTES));
 static TCTX_INDEX: Index<TctxCell> = Index::new();
 
 /// A stack to look up.
 #[derive(Clone)]
-pub(crate) struct Frames<I> {
+pub(crate) struct Frames<'a, I> {
     pub(crate) depth: usize,
     /// The same for the same frames.
     pub(crate) hash: u64,
     /// `depth` frames, leaf first, unit avma.
     pub(crate) leaf_first: I,
+    /// The words of their packed form, if someone has it.
+    pub(crate) packed: Option<&'a [[u8; 8]]>,
+}
+
+impl<I: Iterator<Item = u64> + Clone> Frames<'_, I> {
+    /// True for the frames of `context`.
+    fn are_those_of(&self, context: Ptr<ContextCell>) -> bool {
+        context.hash == self.hash
+            && usize::from(context.depth) == self.depth
+            && match (self.packed, context.packed()) {
+                // Frames have one packed form.
+                (Some(own), Some(kept)) => {
+                    own.len() == kept.len() && kept.iter().zip(own).all(|(kept, own)| *kept == u64::from_le_bytes(*own))
+                }
+                _ => has_frames(context, self.leaf_first.clone()),
+            }
+    }
 }
 
 /// The record of a stack, and whether it is new. `None` without memory or beyond the limit.
 pub(crate) fn context(
-    stack: &Frames<impl Iterator<Item = u64> + Clone>,
+    stack: &Frames<'_, impl Iterator<Item = u64> + Clone>,
     truncated: bool,
 ) -> Option<(Ptr<ContextCell>, bool)> {
     let Frames { depth, hash, .. } = *stack;
-    let is_this = |context: &Ptr<ContextCell>| {
-        context.hash == hash && usize::from(context.depth) == depth && has_frames(*context, stack.leaf_first.clone())
-    };
+    let is_this = |context: &Ptr<ContextCell>| stack.are_those_of(*context);
+    let known = CONTEXT_INDEX.count();
     if let Some(context) = CONTEXT_INDEX.find(hash, is_this) {
         return Some((context, false));
     }
     let mut contexts = CONTEXTS.lock();
-    if let Some(context) = CONTEXT_INDEX.find(hash, is_this) {
+    if CONTEXT_INDEX.count() != known
+        && let Some(context) = CONTEXT_INDEX.find(hash, is_this)
+    {
         return Some((context, false));
     }
-    if contexts.records.taken_bytes > MAX_CONTEXT_BYTES && depth != 0 {
+    if contexts.taken_bytes > MAX_CONTEXT_BYTES && depth != 0 {
         return None;
     }
-    let context = append(&mut contexts.records, stack, if truncated { CONTEXT_TRUNCATED } else { 0 })?;
-    let count = contexts.count;
-    if !CONTEXT_INDEX.insert_locked(hash, context, count) {
-        return None;
-    }
-    contexts.count += 1;
-    Some((context, true))
+    let context = append(&mut contexts, stack, if truncated { CONTEXT_TRUNCATED } else { 0 })?;
+    CONTEXT_INDEX.insert_locked(hash, context).then_some((context, true))
 }
 
-/// Not a part of its caller, which seldom comes this far.
+/// Not a part of its caller, which seldom comes this far: only for what is too deep or too far apart to be packed.
+#[cold]
 #[inline(never)]
 fn has_frames(context: Ptr<ContextCell>, leaf_first: impl Iterator<Item = u64>) -> bool {
     context.frames().eq(leaf_first)
 }
 
 /// Appends the record of a stack; `None` without memory.
-#[inline(never)]
 fn append(
     records: &mut Appender,
-    stack: &Frames<impl Iterator<Item = u64> + Clone>,
+    stack: &Frames<'_, impl Iterator<Item = u64> + Clone>,
+    flags: u16,
+) -> Option<Ptr<ContextCell>> {
+    if let Some(packed) = stack.packed {
+        let words = packed.iter().map(|word| u64::from_le_bytes(*word));
+        return append_words(records, stack, flags, packed.len(), words);
+    }
+    append_unpacked(records, stack, flags)
+}
+
+#[cold]
+#[inline(never)]
+fn append_unpacked(
+    records: &mut Appender,
+    stack: &Frames<'_, impl Iterator<Item = u64> + Clone>,
     flags: u16,
 ) -> Option<Ptr<ContextCell>> {
     let mut buffer = [0; MAX_FRAMES];
-    let packed = pack(stack.leaf_first.clone(), &mut buffer);
-    let words = packed.unwrap_or(stack.depth);
+    let packed = pack(stack.leaf_first.clone(), &mut buffer).and_then(|words| buffer.get(..words));
+    match packed {
+        Some(packed) => append_words(records, stack, flags, packed.len(), packed.iter().copied()),
+        None => append_words(records, stack, flags | CONTEXT_PLAIN, stack.depth, stack.leaf_first.clone()),
+    }
+}
+
+#[inline(always)]
+fn append_words<I>(
+    records: &mut Appender,
+    stack: &Frames<'_, I>,
+    flags: u16,
+    count: usize,
+    words: impl Iterator<Item = u64>,
+) -> Option<Ptr<ContextCell>> {
     let record = ContextCell {
         hash: stack.hash,
         tctxs: Link::none(),
         depth: stack.depth as u16,
-        words: words as u16,
-        flags: if packed.is_some() { flags } else { flags | CONTEXT_PLAIN },
+        words: count as u16,
+        flags,
         tctxs_count: AtomicU16::new(0),
     };
-    match packed.and_then(|words| buffer.get(..words)) {
-        Some(packed) => records.append(&jeprobe_root.contexts, record, words, packed.iter().copied()),
-        None => records.append(&jeprobe_root.contexts, record, words, stack.leaf_first.clone()),
-    }
+    records.append(&jeprobe_root.contexts, record, count, words)
 }
 
 /// The record of samples without a stack.
 pub(crate) fn no_context(truncated: bool) -> Option<Ptr<ContextCell>> {
-    let none = Frames { depth: 0, hash: hash_frames(&[]), leaf_first: core::iter::empty() };
+    let none = Frames { depth: 0, hash: hash_frames(&[]), leaf_first: core::iter::empty(), packed: Some(&[]) };
     context(&none, truncated).map(|(context, _)| context)
 }
 
@@ -155,16 +183,15 @@ pub(crate) fn tctx(context: Ptr<ContextCell>, thread: Ptr<ThreadCell>) -> Option
     record.context.set(Some(context));
     record.thread.set(Some(thread));
     record.next.set(context.tctxs.get());
-    let made = tctxs.records.append(&jeprobe_root.tctxs, record, 0, core::iter::empty())?;
+    let made = tctxs.append(&jeprobe_root.tctxs, record, 0, core::iter::empty())?;
     // Before the list says that there are so many: who sees that relies on the index.
     if count >= LISTED {
         let listed = tctxs_of(context).take(if count == LISTED { LISTED.into() } else { 0 });
         for tctx in core::iter::once(made).chain(listed) {
             let hash = tctx_hash(context.addr(), tctx.thread.get().map_or(0, Ptr::addr));
-            if !TCTX_INDEX.insert_locked(hash, tctx, tctxs.count) {
+            if !TCTX_INDEX.insert_locked(hash, tctx) {
                 return None;
             }
-            tctxs.count += 1;
         }
     }
     // Relaxed: published by the link.
@@ -218,7 +245,8 @@ mod tests {
     use std::vec::Vec;
 
     fn stack(frames: &[u64]) -> Ptr<ContextCell> {
-        let frames = Frames { depth: frames.len(), hash: hash_frames(frames), leaf_first: frames.iter().copied() };
+        let frames =
+            Frames { depth: frames.len(), hash: hash_frames(frames), leaf_first: frames.iter().copied(), packed: None };
         context(&frames, false).expect("memory").0
     }
 

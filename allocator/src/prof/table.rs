@@ -241,7 +241,12 @@ mod tests {
 
     fn stack(frames: &[u64], truncated: bool) -> Option<(Ptr<ContextCell>, bool)> {
         context(
-            &Frames { depth: frames.len(), hash: hash_frames(frames), leaf_first: frames.iter().copied() },
+            &Frames {
+                depth: frames.len(),
+                hash: hash_frames(frames),
+                leaf_first: frames.iter().copied(),
+                packed: None,
+            },
             truncated,
         )
     }

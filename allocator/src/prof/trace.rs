@@ -33,6 +33,7 @@ pub(crate) use super::last::Walked;
 use super::last::{Fresh, Last};
 use super::records::{Ptr, TctxCell};
 use super::rule::{self, EndedBy, Key, Kind, Registers, Rule, Rules, Step};
+use super::stacks::Frames;
 use super::way::{self, Start, Ways, Words};
 use jeprobe_abi::abi::MAX_FRAMES;
 
@@ -290,8 +291,17 @@ impl Trace {
     }
 
     /// The frames of the last walk, leaf first: return addresses, but the leaf, which is the last byte of its call.
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn frames(&self, walked: Walked) -> impl Iterator<Item = u64> + Clone {
         self.last.frames(walked)
+    }
+
+    /// The stack of the last walk, to be looked up.
+    pub(crate) fn stack(&mut self, walked: Walked) -> Frames<'_, impl Iterator<Item = u64> + Clone> {
+        let packed = self.last.pack(walked);
+        let last = &self.last;
+        let packed = packed.map(|taken| last.packed_words(taken));
+        Frames { depth: walked.depth, hash: walked.hash, leaf_first: last.frames(walked), packed }
     }
 }
 
@@ -307,6 +317,7 @@ mod tests {
     use super::super::segments::alloc_value;
     use super::*;
     use jeprobe_abi::logic::{HASH_SEED, hash_end, hash_step};
+    use jeprobe_abi::pack::pack;
     use std::cell::{Cell, RefCell};
     use std::collections::BTreeMap;
     use std::vec::Vec;
@@ -334,6 +345,14 @@ mod tests {
         }
         let got: Vec<u64> = trace.frames(walked).collect();
         assert_eq!(got, want);
+        // Not of each walk: what was packed lasts over some.
+        if walked.depth != 0 && !walked.hash.is_multiple_of(3) {
+            let mut words = [0; MAX_FRAMES];
+            let count = pack(want.iter().copied(), &mut words).filter(|_| !walked.truncated);
+            let packed = trace.stack(walked).packed;
+            let packed: Option<Vec<u64>> = packed.map(|words| words.iter().copied().map(u64::from_le_bytes).collect());
+            assert_eq!(packed.as_deref(), count.map(|count| &words[..count]));
+        }
         assert_eq!(walked.truncated, outer - own > max);
         assert_eq!(walked.depth, want.len());
         assert_eq!(walked.hash, hash_end(want.iter().rev().fold(HASH_SEED, |hash, pc| hash_step(hash, *pc))));

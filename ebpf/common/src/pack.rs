@@ -29,6 +29,15 @@ fn code_bytes(zigzag: u64) -> u32 {
     (u64::BITS - (zigzag | 1).leading_zeros() + LENGTH_BITS + 7) >> 3
 }
 
+/// What a distance from one frame to the next is written as: the code's bytes from the lowest on, and how many. `None` when
+/// it cannot be packed. Before the leaf stands 0.
+#[inline]
+pub fn code(from: u64, to: u64) -> Option<(u64, u32)> {
+    let distance = zigzag(to.wrapping_sub(from));
+    let bytes = code_bytes(distance);
+    (bytes <= 8).then_some((distance << LENGTH_BITS | u64::from(bytes - 1), bytes))
+}
+
 /// Packs the frames into the first words of `out`; how many, `None` when they cannot be packed or have no room.
 #[inline]
 pub fn pack(frames: impl Iterator<Item = u64>, out: &mut [u64]) -> Option<usize> {
@@ -36,13 +45,8 @@ pub fn pack(frames: impl Iterator<Item = u64>, out: &mut [u64]) -> Option<usize>
     // The word that is not full yet, and how much of it is.
     let (mut word, mut bits) = (0_u64, 0);
     for frame in frames {
-        let distance = zigzag(frame.wrapping_sub(before));
+        let (code, bytes) = code(before, frame)?;
         before = frame;
-        let bytes = code_bytes(distance);
-        if bytes > 8 {
-            return None;
-        }
-        let code = distance << LENGTH_BITS | u64::from(bytes - 1);
         word |= code << bits;
         bits += 8 * bytes;
         if bits >= u64::BITS {
