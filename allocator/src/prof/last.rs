@@ -82,7 +82,14 @@ pub(super) struct Last {
 impl Last {
     /// Nothing, with room for `frames`; `None` without memory.
     pub(super) fn new(frames: usize) -> Option<Last> {
-        let mut last = Last { frames: Vec::new(), links: Vec::new(), loose: 0, end: Step::Broken, packed: Packed::NONE, packed_frames: 0 };
+        let mut last = Last {
+            frames: Vec::new(),
+            links: Vec::new(),
+            loose: 0,
+            end: Step::Broken,
+            packed: Packed::NONE,
+            packed_frames: 0,
+        };
         last.links.try_reserve_exact(frames).ok()?;
         last.frames.try_reserve_exact(frames).ok()?;
         Some(last)
@@ -138,11 +145,7 @@ impl Last {
                 doubtful |= caller.doubtful;
                 self.link(at, rule, caller);
             }
-            let needs_bp = match rule.kind() {
-                Kind::Pointer | Kind::PointerStrict | Kind::Opaque => true,
-                Kind::Stack => rest_needs && !rule.restores_bp(),
-                Kind::End => false,
-            };
+            let needs_bp = if rule.is_stack() { rest_needs && !rule.restores_bp() } else { rule.kind() != Kind::End };
             let links = self.links.len() as u32;
             let frame = Frame { at, rule, hash: hash_step(hash, at.pc), packed_bytes: 0, links, needs_bp, doubtful };
             self.frames.push(frame);
@@ -152,6 +155,19 @@ impl Last {
 
     #[inline]
     fn link(&mut self, at: Registers, rule: Rule, caller: &Frame) {
+        let link = Link { slot: caller.at.sp.wrapping_sub(8), value: caller.at.pc };
+        if rule.is_stack() {
+            self.links.push(link);
+            if caller.needs_bp && rule.restores_bp() {
+                self.links.push(Link { slot: rule.bp_slot(at), value: caller.at.bp });
+            }
+        } else {
+            self.link_slow(at, rule, caller, link);
+        }
+    }
+
+    #[inline(never)]
+    fn link_slow(&mut self, at: Registers, rule: Rule, caller: &Frame, link: Link) {
         let slot = rule.bp_slot(at);
         // Below the frame nothing can be relied upon.
         if rule.kind() == Kind::Opaque || (rule.restores_bp() && slot < at.sp) {
@@ -159,7 +175,7 @@ impl Last {
             self.loose = self.links.len();
             return;
         }
-        self.links.push(Link { slot: caller.at.sp.wrapping_sub(8), value: caller.at.pc });
+        self.links.push(link);
         if caller.needs_bp && rule.restores_bp() {
             self.links.push(Link { slot, value: caller.at.bp });
         }

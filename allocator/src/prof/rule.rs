@@ -93,6 +93,12 @@ impl Rule {
         }
     }
 
+    /// True for the shape of nearly all code: told apart with less than [`Rule::kind`] takes.
+    #[inline]
+    pub(crate) fn is_stack(self) -> bool {
+        self.0 & KIND == Kind::Stack as u64
+    }
+
     #[inline]
     pub(crate) fn is_doubtful(self) -> bool {
         self.0 & DOUBTFUL != 0
@@ -107,13 +113,13 @@ impl Rule {
     /// Where the caller's `bp` is read from, when the rule restores it.
     #[inline]
     pub(crate) fn bp_slot(self, registers: Registers) -> u64 {
-        if self.kind() == Kind::Stack { registers.sp.wrapping_add((self.0 >> BP_SHIFT) * 8) } else { registers.bp }
+        if self.is_stack() { registers.sp.wrapping_add((self.0 >> BP_SHIFT) * 8) } else { registers.bp }
     }
 
     /// Caller's stack pointer.
     #[inline]
     fn caller_sp(self, registers: Registers) -> Option<u64> {
-        if self.kind() == Kind::Stack {
+        if self.is_stack() {
             registers.sp.checked_add((self.0 >> SP_SHIFT & MAX_WORDS) * 8)
         } else {
             registers.bp.checked_add(16).filter(|sp| *sp > registers.sp)
@@ -128,6 +134,20 @@ impl Rule {
             Kind::Opaque => EndedBy::Unknown,
             _ => self.caller_sp(registers).map_or(EndedBy::Unknown, |sp| EndedBy::Zero(sp.wrapping_sub(8))),
         }
+    }
+
+    /// The caller by a rule of the shape of nearly all code, where there is one; `None`: [`Rule::step`] says why not.
+    #[inline(always)]
+    pub(crate) fn stack_caller(self, registers: Registers, read: impl Fn(u64) -> Option<u64>) -> Option<Registers> {
+        if !self.is_stack() {
+            return None;
+        }
+        // Around the end of the address space there is nothing to read.
+        let sp = registers.sp.wrapping_add((self.0 >> SP_SHIFT & MAX_WORDS) * 8);
+        let bp =
+            if self.restores_bp() { read(registers.sp.wrapping_add((self.0 >> BP_SHIFT) * 8))? } else { registers.bp };
+        let pc = read(sp.wrapping_sub(8)).filter(|pc| *pc != 0)?;
+        Some(Registers { pc, sp, bp })
     }
 
     /// Goes to the caller; `read` gives a word of the stack, `None` outside. Not for `Opaque`.

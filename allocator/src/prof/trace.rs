@@ -230,19 +230,21 @@ impl Trace {
     /// Walks from the program's registers until the rest is that of the last walk; so many frames of it hold.
     #[inline]
     fn meet(&mut self, mut at: Registers, words: &impl Words, rules: &mut impl Rules) -> usize {
+        let generation = self.generation;
         // Frames of the last walk that may still be met.
-        let mut left = self.last.frames.len();
+        let mut still = self.last.frames.as_slice();
         loop {
-            while let Some(frame) = self.last.frames.get(left.wrapping_sub(1))
+            while let [outer @ .., frame] = still
                 && frame.at.sp < at.sp
             {
-                left -= 1;
+                still = outer;
             }
-            if let Some(frame) = self.last.frames.get(left.wrapping_sub(1))
+            if let [.., frame] = still
                 && frame.at.sp == at.sp
                 && frame.at.pc == at.pc
                 && (frame.at.bp == at.bp || !frame.needs_bp)
             {
+                let left = still.len();
                 let held = self.last.held(left - 1, words);
                 if held == 0 && self.last.ends_as_before(words) {
                     return left;
@@ -260,10 +262,10 @@ impl Trace {
                 {
                     at = Registers { bp: at.bp, ..frame.at };
                 }
-                left = held;
+                still = self.last.frames.get(..held).unwrap_or(&[]);
             }
             let key = Key::caller(at.pc);
-            let Some(rule) = rule::known(key, self.generation).or_else(|| rules.find(key)) else {
+            let Some(rule) = rule::known(key, generation).or_else(|| rules.find(key)) else {
                 self.last.end = Step::Broken;
                 return 0;
             };
@@ -274,7 +276,11 @@ impl Trace {
                 self.generation = NEVER;
                 return 0;
             }
-            match take(rule, at, key, words, rules) {
+            if let Some(caller) = rule.stack_caller(at, |addr| words.read(addr)) {
+                at = caller;
+                continue;
+            }
+            match take_slow(rule, at, key, words, rules) {
                 Step::Caller(caller) => at = caller,
                 end => {
                     self.last.end = end;
@@ -303,6 +309,12 @@ impl Trace {
         let packed = packed.map(|taken| last.packed_words(taken));
         Frames { depth: walked.depth, hash: walked.hash, leaf_first: last.frames(walked), packed }
     }
+}
+
+/// As [`take`], not a part of its caller.
+#[inline(never)]
+fn take_slow(rule: Rule, at: Registers, key: Key, words: &impl Words, rules: &mut impl Rules) -> Step {
+    take(rule, at, key, words, rules)
 }
 
 /// Takes the step of a frame.
