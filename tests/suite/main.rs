@@ -28,4 +28,5 @@ mod report_results;
 mod rust_global;
 mod sampling_error;
 mod software;
+mod stacks_cache;
 mod web_page;

@@ -14,6 +14,6 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (mut pcs, mut program) = (Pcs::default(), String::from("program"));
     let symbolized = is_symbolized(&path);
     let mut context =
-        Context { options: &options, pcs: &mut pcs, symbolized, program: &mut program, width: Width::W16 };
+        Context { options: &options, pcs: &mut pcs, symbolized, program: &mut program, width: Width::W16, cache: None };
     let _any = profile::read(&path, &mut context);
 });

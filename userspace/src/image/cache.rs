@@ -5,11 +5,12 @@
 //! - A directory of another user, or that others may write to: no cache, with one warning.
 //! - No directory, or none that may be written: no cache, in silence.
 //!
-//! The directory holds at most [`MOST_BYTES`], each file [`MOST_FILE_BYTES`]; what was not used longest goes first.
+//! The directory holds at most [`MOST_BYTES`], each file [`MOST_FILE_BYTES`]; what was not used longest goes first. Stacks of
+//! profiles may take half of that: names come to less and are wanted more often.
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::fs::{self, DirBuilder, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use super::bytes::Bytes;
 /// Everything in the directory together: 256 MiB, names of some two million addresses.
 const MOST_BYTES: u64 = 256 << 20;
 /// 64 MiB: it is checked as a whole.
-pub(super) const MOST_FILE_BYTES: u64 = 64 << 20;
+pub(crate) const MOST_FILE_BYTES: u64 = 64 << 20;
 /// A file that is used gets a new time when its own is older.
 const FRESH: Duration = Duration::from_hours(24);
 /// Half-written files that are older were left behind.
@@ -78,17 +79,32 @@ impl Cache {
         Arc::new(Cache { directory, most_bytes, is_usable: true, warning: OnceLock::new() })
     }
 
+    /// Where files lie.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether there is a file whose name begins and ends so.
+    pub(crate) fn has(&self, prefix: &str, extension: &str) -> bool {
+        let Ok(list) = fs::read_dir(&self.directory) else { return false };
+        let is_it = |name: &Path| {
+            name.extension().is_some_and(|found| found == extension)
+                && name.as_os_str().as_encoded_bytes().starts_with(prefix.as_bytes())
+        };
+        self.is_usable && list.flatten().any(|entry| is_it(Path::new(&entry.file_name())))
+    }
+
     /// What is to be said of files that were passed over.
     pub fn warning(&self) -> Option<&str> {
         self.warning.get().map(String::as_str)
     }
 
-    pub(super) fn warn(&self, path: &Path, what: &str) {
+    pub(crate) fn warn(&self, path: &Path, what: &str) {
         self.warning.get_or_init(|| format!("{} {what}; it is not used and made anew", path.display()));
     }
 
     /// Maps a file of this user, which no one changes in place; `None` when there is none.
-    pub(super) fn read(&self, path: &Path) -> Option<Bytes> {
+    pub(crate) fn read(&self, path: &Path) -> Option<Bytes> {
         if !self.is_usable {
             return None;
         }
@@ -119,6 +135,11 @@ impl Cache {
 
     /// Puts a file in place, and throws out the oldest beyond the limit. Failures are no loss but of time.
     pub(super) fn write(&self, path: &Path, bytes: &[u8]) {
+        self.write_with(path, |file| file.write_all(bytes));
+    }
+
+    /// The same of a file that `put` writes.
+    pub(crate) fn write_with(&self, path: &Path, put: impl FnOnce(&mut File) -> io::Result<()>) {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !self.is_usable {
             return;
@@ -127,7 +148,7 @@ impl Cache {
         let beside = self.directory.join(format!(".{}-{number}.part", std::process::id()));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600).custom_flags(NO_FOLLOW);
-        let written = options.open(&beside).and_then(|mut file| file.write_all(bytes));
+        let written = options.open(&beside).and_then(|mut file| put(&mut file));
         if written.and_then(|()| fs::rename(&beside, path)).is_err() {
             let _not_there_either = fs::remove_file(&beside);
             return;
@@ -144,20 +165,21 @@ impl Cache {
             let Some(meta) = entry.metadata().ok().filter(Metadata::is_file) else { continue };
             let time = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             let extension = path.extension().unwrap_or_default();
-            if extension == "names" {
-                files.push((path != kept, time, meta.len(), path));
+            if extension == "names" || extension == "stacks" {
+                files.push((path != kept, time, meta.len(), extension == "stacks", path));
             } else if extension == "part" && time.elapsed().is_ok_and(|age| age > ABANDONED) {
                 let _gone_or_not_ours = fs::remove_file(&path);
             }
         }
-        let mut sum: u64 = files.iter().map(|(_, _, size, _)| size).sum();
         files.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-        for (_, _, size, path) in files {
-            if sum <= self.most_bytes {
-                break;
+        let mut sum: u64 = files.iter().map(|(_, _, size, ..)| size).sum();
+        let mut stacks: u64 = files.iter().filter(|(.., is_stacks, _)| *is_stacks).map(|(_, _, size, ..)| size).sum();
+        for (_, _, size, is_stacks, path) in files {
+            if sum > self.most_bytes || is_stacks && stacks > self.most_bytes / 2 {
+                let _gone_already = fs::remove_file(path);
+                sum -= size;
+                stacks -= if is_stacks { size } else { 0 };
             }
-            let _gone_already = fs::remove_file(path);
-            sum -= size;
         }
     }
 }

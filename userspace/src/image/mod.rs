@@ -48,6 +48,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 pub use cache::Cache;
+pub(crate) use cache::MOST_FILE_BYTES;
 pub use calls::Call;
 use codesyms::CodeSymbols;
 use debugfile::Places;
@@ -64,6 +65,7 @@ pub use routines::{Called, Routine, Within};
 use routines::{Placed, Routines};
 pub use shown::FunctionName;
 use shown::Shown;
+pub(crate) use store::program_build;
 use store::{Identity, Store};
 use symtab::{FunctionIndex, Functions, NearestIndex};
 pub use symtab::{Nearest, Symbol};

@@ -17,6 +17,12 @@ use super::kept::{Damaged, Kept, Known, Trait, Traits, encode};
 use super::shown::Shown;
 use super::witness::{Witness, stamp};
 
+/// This program's own build: size, and seconds and nanoseconds of the time of its file.
+pub(crate) fn program_build() -> [u64; 3] {
+    let [_, _, size, seconds, nanoseconds] = stamp(Path::new("/proc/self/exe")).unwrap_or_default();
+    [size, seconds, nanoseconds]
+}
+
 /// What an image is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity(Vec<u8>);
@@ -24,8 +30,7 @@ pub(super) struct Identity(Vec<u8>);
 impl Identity {
     /// Begins with this program's own build: what it answers may be mended in the next.
     pub(super) fn of_program() -> Identity {
-        let [_, _, size, seconds, nanoseconds] = stamp(Path::new("/proc/self/exe")).unwrap_or_default();
-        [size, seconds, nanoseconds].into_iter().fold(Identity::default(), Identity::with_number)
+        program_build().into_iter().fold(Identity::default(), Identity::with_number)
     }
 
     /// Adds what tells two images apart.

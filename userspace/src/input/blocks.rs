@@ -3,7 +3,7 @@
 //! ```text
 //!          ┌─► worker 1: parse ─┐
 //! blocks ──┤                    ├──► taken one after the other, first block first
-//!          └─► this thread, while the next one to take is not begun
+//!          └─► this thread, while the next one to take is not parsed
 //! ```
 //!
 //! A worker keeps a state of its own from block to block, and gets blocks in ascending order. At most `AHEAD` blocks per
@@ -79,9 +79,9 @@ impl<R: Read> Cutter<R> {
 /// Where a block is on its way.
 enum Stage<T> {
     Waiting(Block),
+    /// Parsed by some thread, or taken already.
     Begun,
     Parsed(Block, T),
-    Taken,
 }
 
 struct Slot<T> {
@@ -116,6 +116,11 @@ impl<T> Queue<T> {
             }
             slots = self.more.wait(slots).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// What nobody began, without waiting for more.
+    fn next_now(&self) -> Option<Arc<Slot<T>>> {
+        lock(&self.slots).0.pop_front()
     }
 
     /// Ends all workers, after the block they are at.
@@ -182,7 +187,7 @@ pub(crate) fn in_order<S, T: Send, E>(
                 next = cutter.next(spare.pop().unwrap_or_default()).map_err(&failed)?;
             }
             let Some(slot) = ahead.pop_front() else { return Ok(()) };
-            let (block, parsed) = finish(&slot, &mut own, &parse);
+            let (block, parsed) = finish(&slot, &queue, &mut own, &parse);
             take(&block, parsed)?;
             spare.push(block.bytes);
         }
@@ -191,30 +196,43 @@ pub(crate) fn in_order<S, T: Send, E>(
 
 fn work<S, T>(queue: &Queue<T>, mut state: S, parse: &impl Fn(&mut S, &Block) -> T) {
     while let Some(slot) = queue.next() {
-        let before = std::mem::replace(&mut *lock(&slot.stage), Stage::Begun);
-        let Stage::Waiting(block) = before else { continue };
-        let parsed = parse(&mut state, &block);
-        *lock(&slot.stage) = Stage::Parsed(block, parsed);
-        slot.parsed.notify_one();
+        begin(&slot, &mut state, parse);
     }
 }
 
-/// Waits for a block, or parses it here when nobody began.
-fn finish<S, T>(slot: &Slot<T>, own: &mut S, parse: &impl Fn(&mut S, &Block) -> T) -> (Block, T) {
-    let mut stage = lock(&slot.stage);
-    loop {
-        match std::mem::replace(&mut *stage, Stage::Taken) {
-            Stage::Waiting(block) => {
-                drop(stage);
-                let parsed = parse(own, &block);
-                return (block, parsed);
-            }
-            Stage::Parsed(block, parsed) => return (block, parsed),
-            Stage::Begun | Stage::Taken => {
-                *stage = Stage::Begun;
-                stage = slot.parsed.wait(stage).unwrap_or_else(PoisonError::into_inner);
+/// Parses the block of a slot, when nobody has begun.
+fn begin<S, T>(slot: &Slot<T>, own: &mut S, parse: &impl Fn(&mut S, &Block) -> T) {
+    let block = {
+        let mut stage = lock(&slot.stage);
+        match std::mem::replace(&mut *stage, Stage::Begun) {
+            Stage::Waiting(block) => block,
+            other => {
+                *stage = other;
+                return;
             }
         }
+    };
+    let parsed = parse(own, &block);
+    *lock(&slot.stage) = Stage::Parsed(block, parsed);
+    slot.parsed.notify_one();
+}
+
+/// A block and what was parsed of it. While another thread is at it, this one parses those behind it.
+fn finish<S, T>(slot: &Slot<T>, queue: &Queue<T>, own: &mut S, parse: &impl Fn(&mut S, &Block) -> T) -> (Block, T) {
+    loop {
+        begin(slot, own, parse);
+        let mut stage = lock(&slot.stage);
+        match std::mem::replace(&mut *stage, Stage::Begun) {
+            Stage::Parsed(block, parsed) => return (block, parsed),
+            other => *stage = other,
+        }
+        drop(stage);
+        if let Some(other) = queue.next_now() {
+            begin(&other, own, parse);
+            continue;
+        }
+        let is_begun = |stage: &mut Stage<T>| matches!(stage, Stage::Begun);
+        drop(slot.parsed.wait_while(lock(&slot.stage), is_begun).unwrap_or_else(PoisonError::into_inner));
     }
 }
 

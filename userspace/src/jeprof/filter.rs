@@ -6,6 +6,8 @@
 //! 3. `--focus`, `--ignore`: whole stacks, by address, short name or line of any function of any frame.
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashSet;
 
 use super::address::Width;
@@ -136,10 +138,15 @@ impl Named<'_> {
     }
 }
 
-/// Steps 1 and 2.
-pub fn without_uninteresting(stacks: &Stacks, named: Named<'_>, kind: Kind, options: &Options) -> Result<Stacks> {
+/// Steps 1 and 2. What nothing is left out of is the same stacks.
+pub fn without_uninteresting<'a>(
+    stacks: &'a Stacks,
+    named: Named<'_>,
+    kind: Kind,
+    options: &Options,
+) -> Result<Cow<'a, Stacks>> {
     let same_removed = if kind == Kind::Cpu { without_handler(stacks, named) } else { None };
-    let stacks = same_removed.as_ref().unwrap_or(stacks);
+    let stacks = same_removed.map_or(Cow::Borrowed(stacks), Cow::Owned);
     let skip = skipped_names(kind, options.compat);
     let is_heap = matches!(kind, Kind::Heap | Kind::Growth);
     let skipped = named.by_pc(|address| {
@@ -165,6 +172,10 @@ pub fn without_uninteresting(stacks: &Stacks, named: Named<'_>, kind: Kind, opti
         retain.as_ref().is_none_or(|retain| retain.is_match(&name))
             && !exclude.as_ref().is_some_and(|exclude| exclude.is_match(&name))
     });
+    let any_skipped = || skipped.contains(&true) && stacks.frames().iter().any(|&id| skipped[id as usize]);
+    if !filters && !any_skipped() {
+        return Ok(stacks);
+    }
     let mut result = Stacks::default();
     let mut path = Vec::new();
     for (stack, value) in stacks.iter() {
@@ -179,7 +190,7 @@ pub fn without_uninteresting(stacks: &Stacks, named: Named<'_>, kind: Kind, opti
             result.add(&path, value);
         }
     }
-    Ok(result)
+    Ok(Cow::Owned(result))
 }
 
 /// Those of the allocator also count with an underscore before them.

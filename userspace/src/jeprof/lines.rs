@@ -74,6 +74,11 @@ impl<R: BufRead> Lines<R> {
         Ok(self.input.fill_buf()?.first().copied())
     }
 
+    /// Offset of what lies behind the lines read so far.
+    pub fn next_byte(&self) -> u64 {
+        self.next_byte
+    }
+
     /// What lies behind the lines read so far, and its offset.
     pub fn into_rest(self) -> (R, u64) {
         (self.input, self.next_byte)

@@ -264,9 +264,10 @@ fn load(
     let mut pcs = Pcs::default();
     let mut width = Width::W16;
     let mut given_names = rustc_hash::FxHashMap::default();
+    let cache = tools.images.cache.clone();
     let mut read = |path: &Path, program: &mut String| -> Result<(Profile, Width)> {
         let symbolized = names == Names::Profile;
-        let mut context = Context { options, pcs: &mut pcs, symbolized, program, width };
+        let mut context = Context { options, pcs: &mut pcs, symbolized, program, width, cache: cache.as_deref() };
         let mut profile = profile::read(path, &mut context)?;
         width = context.width;
         given_names.extend(profile.symbols.take().into_iter().flatten());
@@ -286,9 +287,9 @@ fn load(
         stacks.merge(&other.stacks);
     }
     if !options.base.is_empty() {
-        let (base, _) = read(Path::new(&options.base), program)?;
+        let (mut base, _) = read(Path::new(&options.base), program)?;
         kind = base.kind;
-        stacks = stacks.subtract(&base.stacks, options.drop_negative);
+        stacks = stacks.subtract(&mut base.stacks, options.drop_negative);
     }
     Ok(Loaded { stacks, threads, pcs, width, kind, regions, given_names })
 }

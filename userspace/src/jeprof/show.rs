@@ -1,6 +1,7 @@
 //! From a profile with names to what is printed: filters, rows, and the writer of the chosen mode.
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -54,15 +55,15 @@ pub struct Tools {
 }
 
 /// Steps before rows are made: the total of all stacks, and the stacks that are left.
-pub fn filtered(stacks: &Stacks, shown: &Shown, options: &Options) -> Result<(f64, Stacks)> {
+pub fn filtered<'a>(stacks: &'a Stacks, shown: &Shown, options: &Options) -> Result<(f64, Cow<'a, Stacks>)> {
     let named = shown.named();
     let total = stacks.total();
     let mut left = filter::without_uninteresting(stacks, named, shown.kind, options)?;
     if !options.focus.is_empty() {
-        left = filter::focus(&left, named, &options.focus)?;
+        left = Cow::Owned(filter::focus(&left, named, &options.focus)?);
     }
     if !options.ignore.is_empty() {
-        left = filter::ignore(&left, named, &options.ignore)?;
+        left = Cow::Owned(filter::ignore(&left, named, &options.ignore)?);
     }
     Ok((total, left))
 }

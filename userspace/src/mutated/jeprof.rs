@@ -86,7 +86,7 @@ impl Written {
         let (mut pcs, mut program) = (Pcs::default(), String::from("program"));
         let symbolized = is_symbolized(&self.0);
         let (program, pcs) = (&mut program, &mut pcs);
-        let mut context = Context { options: &options, pcs, symbolized, program, width: Width::W16 };
+        let mut context = Context { options: &options, pcs, symbolized, program, width: Width::W16, cache: None };
         profile::read(&self.0, &mut context).map(|_profile| ())
     }
 }

@@ -15,6 +15,7 @@ use super::super::stacks::{PcId, Pcs, Stacks};
 use super::super::stop::{Result, Stop, reason};
 use super::super::streams::say;
 use super::super::values::Kind;
+use super::kept::{Found, Keeping, Key};
 use super::records::{Bad, Last, Parsed, Rules, Skipped, Worker, addresses, decimal, leading_digits};
 use super::scale::Scale;
 use super::{Context, Profile, Source, bad, rest_of, up_to};
@@ -90,23 +91,37 @@ pub fn read_threaded(source: Source<'_>, context: &mut Context<'_>, header: &[u8
     Ok(profile)
 }
 
-/// Reads all records, and the memory map behind them.
+/// Reads all records, and the memory map behind them; or takes what a former run left of them.
 fn records(
-    source: Source<'_>,
+    mut source: Source<'_>,
     context: &mut Context<'_>,
     rules: Rules,
-    profile: Profile,
+    mut profile: Profile,
 ) -> Result<(Profile, BTreeMap<u64, Stacks>)> {
     let name = source.name;
+    let place = (source.lines.next_byte(), source.lines.place().line);
+    let keeping = Keeping::of(context.cache, (source.file.take(), source.size), place, rules);
+    if let Some(found) = keeping.as_ref().and_then(Keeping::find) {
+        found.skipped.report(name);
+        report_cut(name, found.cut);
+        profile.stacks = Stacks::of_distinct(found.stacks);
+        profile.max_pc = found.max_pc;
+        profile.map = found.map;
+        number_for_the_run(&mut profile.stacks, &found.addresses, context.pcs);
+        return Ok((profile, BTreeMap::new()));
+    }
     let line = source.lines.place().line;
     let size = source.size;
     let working = Working::on(format!("jeprof: reading {}", name.display()), size);
+    // What is kept has numbers of its own.
+    let mut own = Pcs::default();
     let mut taking = Taking {
         name,
         profile,
         threads: BTreeMap::new(),
-        pcs: context.pcs,
+        pcs: if keeping.is_some() { &mut own } else { context.pcs },
         rules,
+        key: keeping.as_ref().map(Keeping::key),
         numbered: Vec::new(),
         current: Current::None,
         ids: Vec::new(),
@@ -116,9 +131,42 @@ fn records(
     };
     taking.read(rest_of(source), up_to(blocks::BLOCK, size), |byte| working.done(byte))?;
     drop(working);
+    let cut = taking.cut();
     taking.skipped.report(name);
-    taking.report_cut();
-    Ok((taking.profile, taking.threads))
+    report_cut(name, cut);
+    let Taking { mut profile, threads, skipped, key, .. } = taking;
+    if let (Some(keeping), Some(key)) = (keeping, key) {
+        let Profile { stacks, map, max_pc, .. } = &profile;
+        keeping.keep(&key, &Found { stacks, addresses: own.all(), map, max_pc: *max_pc, skipped, cut });
+        if context.pcs.is_empty() {
+            *context.pcs = own;
+        } else {
+            number_for_the_run(&mut profile.stacks, own.all(), context.pcs);
+        }
+    }
+    Ok((profile, threads))
+}
+
+/// Gives frames, which are places in `addresses`, the numbers that these have in the run.
+fn number_for_the_run(stacks: &mut Stacks, addresses: &[u64], pcs: &mut Pcs) {
+    let is_first = pcs.is_empty();
+    pcs.reserve(addresses.len());
+    let ids: Vec<PcId> = addresses.iter().map(|&address| pcs.id(address)).collect();
+    if !(is_first && pcs.len() == addresses.len()) {
+        stacks.renumber(|at| ids[at as usize]);
+    }
+}
+
+/// Says when the file ends where numbers of a stack must stand.
+fn report_cut(name: &Path, cut: Option<Place>) {
+    if let Some(place) = cut {
+        say(format_args!(
+            "{}:{}: byte {}: the file ends behind this stack and has no numbers of it: it was cut short\n",
+            name.display(),
+            place.line,
+            place.byte
+        ));
+    }
 }
 
 /// The stack that lines belong to, beyond the block that it stands in.
@@ -135,6 +183,8 @@ struct Taking<'a> {
     threads: BTreeMap<u64, Stacks>,
     pcs: &'a mut Pcs,
     rules: Rules,
+    /// Gets every block, when what is read will be kept.
+    key: Option<Key>,
     /// By worker, by its number of an address.
     numbered: Vec<Vec<PcId>>,
     current: Current,
@@ -148,11 +198,11 @@ struct Taking<'a> {
 impl Taking<'_> {
     /// Reads the rest of a file, whose first byte is `byte` bytes into it, in blocks of `size` bytes.
     fn read(&mut self, (input, byte): (impl Read, u64), size: usize, at: impl Fn(u64)) -> Result<()> {
-        let (name, rules) = (self.name, self.rules);
+        let (name, rules, hashes) = (self.name, self.rules, self.key.is_some());
         blocks::in_order(
             (input, byte),
             size,
-            |number| Worker::new(number, rules),
+            |number| Worker::new(number, rules, hashes),
             Worker::parse,
             |error| Stop::error(format!("{}: {}\n", name.display(), reason(&error))),
             |block, parsed| {
@@ -163,6 +213,9 @@ impl Taking<'_> {
     }
 
     fn take(&mut self, block: &Block, mut parsed: Parsed) -> Result<()> {
+        if let (Some(key), Some(digest)) = (&mut self.key, &parsed.digest) {
+            key.add(digest);
+        }
         if self.in_map {
             self.map(&block.bytes);
             return Ok(());
@@ -246,15 +299,11 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// Says when the file ends where numbers of a stack must stand.
-    fn report_cut(&self) {
-        if let (Current::Unread { place, .. }, false) = (&self.current, self.in_map) {
-            say(format_args!(
-                "{}:{}: byte {}: the file ends behind this stack and has no numbers of it: it was cut short\n",
-                self.name.display(),
-                place.line,
-                place.byte
-            ));
+    /// The stack at which the file ends where numbers of it must stand.
+    fn cut(&self) -> Option<Place> {
+        match &self.current {
+            Current::Unread { place, .. } if !self.in_map => Some(*place),
+            _ => None,
         }
     }
 
@@ -313,6 +362,7 @@ last";
             threads: BTreeMap::new(),
             pcs: &mut pcs,
             rules,
+            key: None,
             numbered: Vec::new(),
             current: Current::None,
             ids: Vec::new(),

@@ -11,6 +11,7 @@
 pub mod contention;
 pub mod cpu;
 pub mod heap;
+mod kept;
 pub mod records;
 pub mod scale;
 pub mod symbolized;
@@ -21,6 +22,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
+
+use crate::image::Cache;
 
 use super::address::Width;
 use super::lines::{Lines, Place};
@@ -60,6 +63,8 @@ pub struct Context<'a> {
     /// The program; a symbolized file changes it.
     pub program: &'a mut String,
     pub width: Width,
+    /// Where stacks of large profiles are kept for runs that follow.
+    pub cache: Option<&'a Cache>,
 }
 
 /// The file that is read, as errors name it.
@@ -67,6 +72,8 @@ pub struct Source<'a> {
     pub name: &'a Path,
     /// Of a regular file, otherwise 0.
     pub size: u64,
+    /// The same file once more, when it is a large one.
+    pub file: Option<File>,
     pub lines: Lines<BufReader<Box<dyn Read>>>,
 }
 
@@ -101,9 +108,10 @@ pub fn is_symbolized(path: &Path) -> bool {
 fn open(path: &Path, read_bytes: usize) -> std::result::Result<Source<'_>, Stop> {
     let file = File::open(path).map_err(|error| Stop::error(format!("{}: {}\n", path.display(), reason(&error))))?;
     let size = file.metadata().map_or(0, |meta| if meta.is_file() { meta.len() } else { 0 });
+    let again = if size >= kept::LEAST { file.try_clone().ok() } else { None };
     let reader: Box<dyn Read> = Box::new(file);
     let lines = Lines::new(BufReader::with_capacity(up_to(read_bytes, size), reader));
-    Ok(Source { name: path, size, lines })
+    Ok(Source { name: path, size, file: again, lines })
 }
 
 /// Room for a file of `size` bytes and its end, `most` bytes at most; that, when the size is not known.

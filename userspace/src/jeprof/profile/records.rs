@@ -46,7 +46,7 @@ pub struct Bad {
 }
 
 /// Lines that are no record: how many, and the first one's place.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     pub count: u64,
     pub first: Place,
@@ -84,6 +84,8 @@ pub struct Parsed {
     /// The largest address.
     pub max_pc: u64,
     pub lines: u64,
+    /// Of the block's bytes, when it is wanted.
+    pub digest: Option<[u8; 32]>,
     /// Where the memory map begins in the block, behind its title.
     pub map: Option<usize>,
     pub error: Option<Bad>,
@@ -98,21 +100,29 @@ impl Parsed {
     }
 }
 
+/// By which a block is known again.
+pub fn digest(block: &[u8]) -> [u8; 32] {
+    *blake3::hash(block).as_bytes()
+}
+
 /// Addresses that one worker has met, numbered.
 #[derive(Debug)]
 pub struct Worker {
     number: usize,
     rules: Rules,
+    /// Blocks are hashed, too.
+    hashes: bool,
     ids: HashMap<u64, u32, RandomState>,
 }
 
 impl Worker {
-    pub fn new(number: usize, rules: Rules) -> Worker {
-        Worker { number, rules, ids: HashMap::default() }
+    pub fn new(number: usize, rules: Rules, hashes: bool) -> Worker {
+        Worker { number, rules, hashes, ids: HashMap::default() }
     }
 
     pub fn parse(&mut self, block: &Block) -> Parsed {
-        let parsed = Parsed { worker: self.number, ..Parsed::default() };
+        let digest = self.hashes.then(|| digest(&block.bytes));
+        let parsed = Parsed { worker: self.number, digest, ..Parsed::default() };
         let place = Place { line: 0, byte: block.byte };
         let mut reader = Reader { worker: self, parsed, open: Open::None, text: Vec::new(), at: (place, 0), place };
         let has_returns = memchr::memchr(b'\r', &block.bytes).is_some();
