@@ -78,6 +78,32 @@ fn options_that_cannot_be_used() {
 }
 
 #[test]
+fn what_never_ends_and_is_no_profile_is_refused_at_once() {
+    let directory = directory();
+    for script in ["\"$0\" report /dev/zero", "yes | \"$0\" report -", "yes | \"$0\" report /dev/stdin"] {
+        let run = Run::new("/bin/sh").args(["-c", script]).arg(artefact::command()).dir(directory.path());
+        // Read as a whole it would need more.
+        let ended = run.env("JEPROBE_MEMORY_LIMIT", "64M").finish();
+        assert_eq!((ended.code(), ended.stdout.as_str()), (1, ""), "{script}: {ended}");
+        assert!(ended.stderr.starts_with("jeprobe: error: cannot read the profile "), "{script}: {ended}");
+        assert!(ended.stderr.contains("\n  caused by: ") && ended.stderr.contains("\nhint: "), "{script}: {ended}");
+    }
+    let piped = Run::new("/bin/sh").args(["-c", "cat good.heap | \"$0\" report -"]).arg(artefact::command());
+    piped.dir(directory.path()).finish().ok().discard();
+}
+
+#[test]
+fn profiles_that_measure_other_things_are_no_series() {
+    let directory = directory();
+    let words = [0_u64, 3, 0, 10_000, 0, 5, 1, 0x40_1000, 0, 1, 0];
+    let cpu: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    fs::write(directory.join("cpu.prof"), cpu).expect("written");
+    let ended = jeprobe(directory.path(), &["timeline", "good.heap", "cpu.prof"]);
+    assert_eq!((ended.code(), ended.stdout.as_str()), (1, ""), "{ended}");
+    assert!(ended.stderr.contains("cpu.prof measures samples and cpu, the others objects and space"), "{ended}");
+}
+
+#[test]
 fn a_difference_of_nothing_has_no_empty_headings() {
     let directory = directory();
     let ended = jeprobe(directory.path(), &["diff", "good.heap", "good.heap"]).ok();

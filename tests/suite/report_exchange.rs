@@ -307,6 +307,50 @@ fn a_difference_in_every_form() {
 }
 
 #[test]
+fn go_tool_pprof_knows_what_a_difference_is_of() {
+    if !Path::new(GO).exists() {
+        skip!("no {GO} (golang-go)");
+    }
+    let directory = TempDir::new("report-pprof-diff");
+    let file = directory.join("diff.pb.gz");
+    jeprobe(&fixture(), &["diff", "./leak", "hand_base.heap", "hand.heap", "-o", text(&file)]).ok().discard();
+    let run = Run::new(GO).dir(directory.path()).env("HOME", directory.path()).env("PPROF_TMPDIR", directory.path());
+    let top = run.args(["tool", "pprof", "-top", "-unit=B", "-nodefraction=0", text(&file)]).finish().ok();
+    // Of what was there before, as `pprof -diff_base` has it, and not of both sides together.
+    assert!(top.stdout.contains("accounting for 2591179B, 41.16% of 6294912B total"), "{top}");
+    let again = jeprobe(directory.path(), &["report", "--show_bytes", text(&file)]).ok();
+    assert!(again.stdout.starts_with("Total: 2591179 B\n"), "{again}");
+}
+
+#[test]
+fn texts_of_go_have_their_names() {
+    if !Path::new(GO).exists() {
+        skip!("no {GO} (golang-go)");
+    }
+    let directory = TempDir::new("report-go");
+    let source = "package main\nimport (\n\t\"os\"\n\t\"runtime\"\n\t\"runtime/pprof\"\n)\nvar keep [][]byte\n\
+                  func leaf(n int) []byte { return make([]byte, n) }\n\
+                  func holder(n int) { keep = append(keep, leaf(n)) }\n\
+                  func main() {\n\truntime.MemProfileRate = 4096\n\tfor i := 0; i < 4000; i++ { holder(3000) }\n\truntime.GC()\n\
+                  \ttext, _ := os.Create(\"heap.txt\")\n\tpprof.Lookup(\"heap\").WriteTo(text, 1)\n\
+                  \tpacked, _ := os.Create(\"heap.pb.gz\")\n\tpprof.Lookup(\"heap\").WriteTo(packed, 0)\n}\n";
+    std::fs::write(directory.join("main.go"), source).expect("written");
+    let run = Run::new(GO).dir(directory.path()).env("HOME", directory.path()).env("GO111MODULE", "off");
+    run.args(["run", "main.go"]).finish().ok().discard();
+    let report = |name: &str| jeprobe(directory.path(), &["report", name]).ok();
+    let (plain, packed) = (report("heap.txt"), report("heap.pb.gz"));
+    let row = |ended: &Ended, name: &str| {
+        let row = ended.stdout.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{name}: {ended}"));
+        row.split_whitespace().next().and_then(|flat| flat.parse::<f64>().ok()).expect("a number")
+    };
+    let (text, proto) = (row(&plain, " main.leaf"), row(&packed, " main.leaf"));
+    assert!((text - proto).abs() <= 0.1 && text > 8.0, "as Go estimates it: {text} {proto}");
+    assert!(!plain.stderr.contains("cut short") && !plain.stderr.contains("not understood"), "{plain}");
+    let lines = jeprobe(directory.path(), &["report", "--lines", "heap.txt"]).ok();
+    assert!(lines.stdout.contains("main.go:8"), "{lines}");
+}
+
+#[test]
 fn processes_and_hosts_are_merged_and_stay_known() {
     let directory = TempDir::new("report-merge");
     for name in ["merged.heap", "merged.pb.gz"] {

@@ -209,12 +209,19 @@ fn callgrind_annotate_reads_the_callgrind_format() {
 
 #[test]
 fn a_tree_keeps_the_calls_and_peek_both_sides() {
-    let tree = report(&["--format", "tree", "./leak", "hand.heap"]).ok();
-    assert_eq!(
-        tree.stdout,
-        "Total: 8.5 MiB\n     8.5 100.0%      0.0 main\n     5.0  59.1%      0.0 ├─ small_user\n     5.0  59.1%      5.0 │  \
-         leaf\n     3.5  40.9%      0.0 └─ big_user\n     3.5  40.9%      3.5    leaf\n"
-    );
+    let run = |locale: &str, more: &[&str]| {
+        let run = Run::new(artefact::command()).dir(fixture("")).env("LC_ALL", locale);
+        run.args(["report", "--format", "tree", "./leak", "hand.heap"]).args(more).finish().ok().stdout
+    };
+    let tree = "Total: 8.5 MiB\n     8.5 100.0%      0.0 main\n     5.0  59.1%      0.0 ├─ small_user\n     5.0  59.1%      \
+                5.0 │  leaf\n     3.5  40.9%      0.0 └─ big_user\n     3.5  40.9%      3.5    leaf\n";
+    assert_eq!(run("C.UTF-8", &[]), tree);
+    let ascii = tree.replace("├─", "|-").replace("└─", "`-").replace('│', "|");
+    assert_eq!(run("C", &[]), ascii, "a terminal of another character set shows no Unicode");
+    let directory = TempDir::new("report-tree");
+    let path = directory.join("tree.txt");
+    run("C", &["-o", path.to_str().expect("a UTF-8 path")]);
+    assert_eq!(fs::read_to_string(&path).expect("a file"), tree, "files are read elsewhere, too");
     let peek = report(&["--peek", "^small", "./leak", "hand.heap"]).ok();
     assert_eq!(
         peek.stdout,
@@ -245,6 +252,7 @@ fn a_terminal_gets_colours_a_pager_and_names_that_fit() {
     let terminal = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/terminal.py");
     let on_terminal = |environment: &[(&str, &str)]| {
         let mut run = Run::new("/usr/bin/python3").dir(fixture("")).arg(&terminal).arg("40").arg(artefact::command());
+        run = run.env("LC_ALL", "C.UTF-8");
         for (key, value) in environment {
             run = run.env(key, value);
         }

@@ -175,7 +175,9 @@ impl Error {
             Error::WriteFile { path, source } => match source.raw_os_error() {
                 Some(libc::ENOSPC) => Some("free some space, or name a file on another disk with -o".into()),
                 Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
-                    Some("name a file in a directory you may write to: -o /tmp/jeprobe.heap".into())
+                    let mut name = std::ffi::OsString::from("jeprobe");
+                    name.extend(path.extension().into_iter().flat_map(|extension| [".".as_ref(), extension]));
+                    Some(format!("name a file in a directory you may write to: -o /tmp/{}", name.display()))
                 }
                 Some(libc::EISDIR) => Some("that is a directory; name a file in it with -o".into()),
                 Some(libc::ENOTDIR | libc::EEXIST) => {
@@ -191,7 +193,7 @@ impl Error {
                 io::ErrorKind::IsADirectory => Some(format!("name the files in it: {}/*.heap", path.display())),
                 io::ErrorKind::NotFound => Some("check the spelling; take a profile with: jeprobe dump --pid P".into()),
                 io::ErrorKind::NotADirectory => Some("a part of the path is a file; check the spelling".into()),
-                io::ErrorKind::PermissionDenied => Some("read it as its owner or as root: sudo jeprobe …".into()),
+                io::ErrorKind::PermissionDenied => Some("read it as its owner or as root: sudo jeprobe ...".into()),
                 _ => None,
             },
             Error::NotTwo { .. } => {

@@ -256,7 +256,7 @@ fn words(out: &mut Line, command: &str, work: Option<(&str, &str)>, size: u64, l
     if let Some((when, what)) = work {
         // Names of files are long at times; what follows must have room.
         let end = (0..=what.len().min(NAME_BYTES)).rev().find(|&at| what.is_char_boundary(at)).unwrap_or(0);
-        write!(out, " {when} {}{}", &what[..end], if end < what.len() { "…" } else { "" })?;
+        write!(out, " {when} {}{}", &what[..end], if end < what.len() { "..." } else { "" })?;
     }
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     write!(out, ": {} MiB more were refused", mib(size))?;
@@ -345,6 +345,6 @@ mod tests {
         assert!(text.starts_with(first) && text.ends_with("JEPROBE_MEMORY_LIMIT=8G\n"), "{text}");
         let long = "é".repeat(900);
         let text = said(&long, u64::MAX);
-        assert!(text.contains("é…: 5 MiB more were refused\nhint: ") && text.ends_with("8G\n"), "{text}");
+        assert!(text.contains("é...: 5 MiB more were refused\nhint: ") && text.ends_with("8G\n"), "{text}");
     }
 }

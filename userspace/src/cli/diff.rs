@@ -11,7 +11,7 @@ use super::explain::{explain_difference, explain_unmatched};
 use super::load::{Loaded, load_two, name_across_builds, options, with_rows};
 use super::outcome::Outcome;
 use super::report::{adopt, by_dot, check, print, style, write};
-use super::report_args::{DiffArgs, Format, ProfileArgs};
+use super::report_args::{DiffArgs, Format};
 use super::results::{Shown, explain_unused, format, is_flame};
 use super::term::Term;
 use crate::error::Error;
@@ -20,20 +20,14 @@ use crate::output::{Options, Selection, diff};
 /// Runs the command.
 pub fn run(args: &DiffArgs, term: &mut Term) -> Result<Outcome> {
     let format = format(&args.print)?;
-    let of = ProfileArgs {
-        inputs: args.inputs.clone(),
-        value: args.value,
-        filter: args.filter.clone(),
-        sources: args.sources.clone(),
-    };
     if matches!(format, Format::Speedscope | Format::Callgrind) {
         return Err(Error::NoNegative { format: format.name() }.into());
     }
     check(&args.print, format, &args.inputs)?;
     let is_flame = is_flame(format, &args.print, true);
     explain_unused(Shown::Form(format), is_flame, (args.value, &args.rows, &args.print), term);
-    let (old, Loaded { mut profile, sources, subject }) = load_two(&of)?;
-    let options = with_rows(options(&of, &profile)?, &args.rows);
+    let (old, Loaded { mut profile, sources, subject }) = load_two(args)?;
+    let options = with_rows(options(args.value, &args.filter, &profile)?, &args.rows);
     let options = Options { style: style(&args.print), all_edges: args.print.all_edges, ..options };
     let base = adopt(&mut profile, &old);
     let symbols = name_across_builds(&profile, &sources);

@@ -39,10 +39,9 @@ fn title(options: &Options, subject: &str) -> String {
 fn scene(selection: &Selection<'_>, options: &Options, subject: &str) -> Scene {
     let graph = selected(selection, options);
     let is_bytes = options.value.is_bytes();
-    let dropped = format!("{} functions and {} calls left out", graph.dropped_nodes, graph.dropped_edges);
     let lines = vec![
-        format!("{} (estimated)", human(selection.total(), is_bytes)),
-        if graph.nodes.is_empty() { "nothing to show".to_owned() } else { dropped },
+        format!("{}{}", human(selection.total(), is_bytes), selection.remark()),
+        if graph.nodes.is_empty() { "nothing to show".to_owned() } else { graph.left_out() },
     ];
     let amount = |value: f64| human(value, is_bytes);
     call_graph(&graph, &Labels { title: title(options, subject), lines, amount: &amount })
@@ -111,7 +110,7 @@ fn flame(selection: &Selection<'_>, options: &Options, subject: &str, out: &mut 
         let sign = if selection.total() > 0.0 { "+" } else { "" };
         (folded::differences(selection, options), format!("{subject}: {sign}{change}; red grew, blue shrank"))
     } else {
-        (folded::lines(selection, options), format!("{subject}: {change} (estimated)"))
+        (folded::lines(selection, options), format!("{subject}: {change}{}", selection.remark()))
     };
     let unit = if is_bytes { "bytes" } else { "objects" };
     let title = format!("Heap: {}", options.value.title());

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use super::draw::page;
 use super::explain::{explain, explain_difference, explain_unmatched};
-use super::load::{Loaded, load, name_across_builds, name_all, options, same_counts};
+use super::load::{Loaded, load, load_files, name_across_builds, name_all, options, same_counts};
 use super::outcome::Outcome;
 use super::report_args::{FlamegraphArgs, Format};
 use super::results::{explain_idle, file, keep, named_format, picture, write_file};
@@ -34,7 +34,7 @@ pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
         outfile::check(path)?;
     }
     let Loaded { profile, sources, subject } = load(&args.profile)?;
-    let options = options(&args.profile, &profile)?;
+    let options = options(args.profile.value, &args.profile.filter, &profile)?;
     let name = if args.base.is_some() { name_across_builds } else { name_all };
     let symbols = name(&profile, &sources);
     let selection = Selection::new(&profile, &symbols, options.value);
@@ -42,7 +42,7 @@ pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
     let mut lines = folded::lines(&selection, &options);
     let mut flame = words(&selection, &options, &subject, args.icicle);
     if let Some(base) = &args.base {
-        let loaded = load(&args.profile.with_inputs(vec![base.clone()]))?;
+        let loaded = load_files(std::slice::from_ref(base), &args.profile.sources, false)?;
         same_counts(&loaded.profile, &profile, options.value)?;
         let symbols = name(&loaded.profile, &loaded.sources);
         let old = Selection::new(&loaded.profile, &symbols, options.value);
@@ -118,7 +118,7 @@ fn words(selection: &Selection<'_>, options: &Options, subject: &str, is_icicle:
     let is_bytes = options.value.is_bytes();
     Flame {
         title: format!("Heap: {}", options.value.title()),
-        subtitle: format!("{subject}: {} (estimated)", human(selection.total(), is_bytes)),
+        subtitle: format!("{subject}: {}{}", human(selection.total(), is_bytes), selection.remark()),
         unit: if is_bytes { "bytes" } else { "objects" },
         is_icicle,
     }

@@ -1,7 +1,7 @@
 //! Profiles and choices of a command line: read, checked, turned into what the outputs take.
 #![forbid(unsafe_code)]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -10,18 +10,17 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use regex::Regex;
 
-use super::report_args::{GranularityArgs, ProfileArgs, RowArgs, SortKey, SourceArgs, ValueArgs};
+use super::report_args::{DiffArgs, FilterArgs, GranularityArgs, ProfileArgs, RowArgs, SortKey, SourceArgs, ValueArgs};
 use crate::error::Error;
 use crate::image::Cache;
 use crate::image::bytes::Bytes;
 use crate::image::debuginfod::Debuginfod;
-use crate::input;
-use crate::model::{Named, Profile, printable};
-use crate::output::symbolized::site;
+use crate::input::{self, beginning};
+use crate::model::{Kind, Profile, printable};
 use crate::output::tags::{PROCESS, process};
 use crate::output::{Granularity, Options, Sort, Value};
 use crate::progress::Working;
-use crate::symbolize::{Function, Site, Sources, Symbols, resolve};
+use crate::symbolize::{Sources, Symbols, known};
 
 /// Larger files are mapped and not read: their bytes take no memory of their own.
 const MAPPED_BYTES: u64 = 16 << 20;
@@ -61,7 +60,7 @@ pub(super) fn load_files(inputs: &[PathBuf], args: &SourceArgs, is_labelled: boo
     let mut profile = part(&files[0])?;
     for path in &files[1..] {
         let other = part(path)?;
-        same_kind(&profile, &other, path)?;
+        same_kind(profile.kind(), other.kind(), path)?;
         profile.merge(&other);
     }
     for note in repeated(files) {
@@ -86,7 +85,7 @@ pub(super) fn repeated(files: &[PathBuf]) -> Vec<String> {
 }
 
 /// Reads the two profiles of a comparison: the old one, and the new one with where its symbols come from.
-pub(super) fn load_two(args: &ProfileArgs) -> Result<(Profile, Loaded)> {
+pub(super) fn load_two(args: &DiffArgs) -> Result<(Profile, Loaded)> {
     let (program, files) = split(&args.inputs)?;
     let [old, new] = files else {
         return Err(Error::NotTwo { given: files.len() }.into());
@@ -94,19 +93,19 @@ pub(super) fn load_two(args: &ProfileArgs) -> Result<(Profile, Loaded)> {
     let sources = sources(&args.sources, program)?;
     let subject = format!("{} - {}", file_name(new), file_name(old));
     let (before, profile) = (read(old)?, read(new)?);
-    same_kind(&before, &profile, new)?;
+    same_kind(before.kind(), profile.kind(), new)?;
     same_counts(&before, &profile, value(args.value))?;
     Ok((before, Loaded { profile, sources, subject }))
 }
 
 /// Fails when the numbers of two profiles do not measure the same.
-pub(super) fn same_kind(profile: &Profile, other: &Profile, path: &Path) -> Result<()> {
-    let of = |profile: &Profile| (profile.kind().count(), profile.kind().amount());
-    if of(profile) == of(other) {
+pub(super) fn same_kind(kind: &Kind, other: &Kind, path: &Path) -> Result<()> {
+    let of = |kind: &Kind| (kind.count(), kind.amount());
+    if of(kind) == of(other) {
         return Ok(());
     }
-    let words = |profile: &Profile| format!("{} and {}", of(profile).0.name, of(profile).1.name);
-    bail!("{} measures {}, the others {}: they cannot be put together", path.display(), words(other), words(profile));
+    let words = |kind: &Kind| format!("{} and {}", of(kind).0.name, of(kind).1.name);
+    bail!("{} measures {}, the others {}: they cannot be put together", path.display(), words(other), words(kind));
 }
 
 /// Fails when what was allocated is counted in one of two profiles that are compared, and not in the other.
@@ -119,79 +118,16 @@ pub(super) fn same_counts(old: &Profile, new: &Profile, value: Value) -> Result<
     Ok(())
 }
 
-/// Names of all addresses: those that the profile brings, else looked up in files.
+/// Names of all addresses, under which the work is told that takes long.
 pub(super) fn name_all(profile: &Profile, sources: &Sources) -> Symbols {
-    let working = Working::on("looking up names", 0);
-    let mut symbols = resolve(profile, sources);
-    drop(working);
-    // Of short names that the file cut off several complete ones: none.
-    let mut shared: HashMap<String, Option<&str>> = HashMap::new();
-    let is_cut = |named: &&Named| named.full != named.short && named.full.contains('(');
-    for named in profile.names().values().flatten().filter(is_cut) {
-        let full = shared.entry(named.short.clone()).or_insert(Some(&named.full));
-        *full = full.filter(|full| *full == named.full);
-    }
-    for (&avma, functions) in profile.names() {
-        let label = profile.mappings().find(avma).map_or_else(
-            || format!("{avma:016x}"),
-            |mapping| format!("{}+{:#x}", mapping.short_name(), mapping.file_offset(avma)),
-        );
-        let mut functions: Vec<_> = functions.iter().filter(|named| !named.short.is_empty()).cloned().collect();
-        for named in &mut functions {
-            if shared.get(&named.short).is_some_and(Option::is_none) {
-                named.short.clone_from(&named.full);
-            }
-        }
-        let is_allocator = profile.is_allocator(avma);
-        symbols.insert(avma, Site { is_allocator, ..site(&functions, label) });
-    }
-    let rebuilt = profile.mappings().rebuilt();
-    full_names_where(symbols, |avma, function| {
-        // Overloads and instances of templates have arguments that tell them apart; static functions have their address.
-        function.full != function.short && Some(function.full.as_str()) != marked(&function.short)
-            || profile
-                .mappings()
-                .find(avma)
-                .and_then(|mapping| mapping.path.file_name())
-                .is_some_and(|name| rebuilt.contains(name))
-    })
+    let _working = Working::on("looking up names", 0);
+    known::name_all(profile, sources)
 }
 
-/// Names that are the same in every build: those of profiles that are compared.
+/// The same for profiles that are compared.
 pub(super) fn name_across_builds(profile: &Profile, sources: &Sources) -> Symbols {
-    full_names_where(name_all(profile, sources), |_, _| true)
-}
-
-/// A name without the address that marks it.
-fn marked(short: &str) -> Option<&str> {
-    let (name, start) = short.rsplit_once('@')?;
-    u64::from_str_radix(start, 16).ok()?;
-    Some(name)
-}
-
-/// Overloads under their complete name instead of their address, which differs from build to build.
-fn full_names_where(mut symbols: Symbols, is_chosen: impl Fn(u64, &Function) -> bool) -> Symbols {
-    let bare = |function: &Function| {
-        let name = marked(&function.short)?;
-        // A file that brings its names brings the marked ones alone.
-        Some(if function.full == function.short { name.to_owned() } else { function.full.clone() })
-    };
-    let mut renamed = Vec::new();
-    for (avma, site) in symbols.iter() {
-        if site.functions.iter().any(|function| bare(function).is_some() && is_chosen(avma, function)) {
-            let mut site = site.clone();
-            for function in &mut site.functions {
-                if let Some(name) = bare(function).filter(|_| is_chosen(avma, function)) {
-                    function.short = name;
-                }
-            }
-            renamed.push((avma, site));
-        }
-    }
-    for (avma, site) in renamed {
-        symbols.insert(avma, site);
-    }
-    symbols
+    let _working = Working::on("looking up names", 0);
+    known::name_across_builds(profile, sources)
 }
 
 /// The program, when the first argument is an ELF file, and the profiles, at least one.
@@ -214,12 +150,28 @@ pub(super) fn read(path: &Path) -> Result<Profile> {
         let _working = Working::on(format!("reading {}", path.display()), 0);
         input::read_releasing(bytes, release).with_context(|| format!("cannot read the profile {}", path.display()))
     };
+    // Pipes and devices may go on for ever.
+    let streamed = |mut input: Box<dyn io::Read>| {
+        let (mut bytes, mut block) = (Vec::new(), [0; 4096]);
+        while bytes.len() < beginning::DECISIVE {
+            match input.read(&mut block) {
+                Ok(0) => break,
+                Ok(count) => bytes.extend_from_slice(&block[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error).into()),
+            }
+        }
+        beginning::check(&bytes).with_context(|| format!("cannot read the profile {}", path.display()))?;
+        input.read_to_end(&mut bytes).map_err(failed)?;
+        parsed(&bytes, &|_| {})
+    };
     if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes).map_err(failed)?;
-        return parsed(&bytes, &|_| {});
+        return streamed(Box::new(io::stdin().lock()));
     }
     let meta = fs::metadata(path).map_err(failed)?;
+    if !meta.is_file() && !meta.is_dir() {
+        return streamed(Box::new(File::open(path).map_err(failed)?));
+    }
     if meta.is_file() && meta.len() > MAPPED_BYTES {
         let bytes = Bytes::open(path)?;
         return parsed(&bytes, &|part| bytes.release(part));
@@ -259,10 +211,9 @@ pub(super) fn servers(given: &[String]) -> Option<Arc<Debuginfod>> {
 }
 
 /// What of the profile is shown.
-pub(super) fn options(args: &ProfileArgs, profile: &Profile) -> Result<Options> {
-    let filter = &args.filter;
+pub(super) fn options(value_args: ValueArgs, filter: &FilterArgs, profile: &Profile) -> Result<Options> {
     Ok(Options {
-        value: value(args.value),
+        value: value(value_args),
         kind: profile.kind().clone(),
         focus: regex(filter.focus.as_ref())?,
         ignore: regex(filter.ignore.as_ref())?,

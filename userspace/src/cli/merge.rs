@@ -18,8 +18,8 @@ use super::term::Term;
 use crate::model::{Profile, printable};
 use crate::outfile;
 use crate::output::Options;
-use crate::output::symbolized::own_symbols;
 use crate::output::tags::{PROCESS, process};
+use crate::symbolize::known::own_symbols;
 use crate::units::counted;
 
 /// Runs the command.
@@ -38,7 +38,7 @@ pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
     for (host, path) in hosts.into_iter().zip(&files) {
         let mut profile = read(path)?;
         if !std::mem::take(&mut is_first) {
-            same_kind(&merged, &profile, path)?;
+            same_kind(merged.kind(), profile.kind(), path)?;
         }
         let mut labels = vec![(PROCESS.to_owned(), process(&profile).unwrap_or_else(|| file_name(path)))];
         labels.extend(host.map(|mut host| {

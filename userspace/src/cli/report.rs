@@ -23,7 +23,8 @@ use crate::model::{Profile, StackId};
 use crate::outfile;
 use crate::output::select::numbers;
 use crate::output::{
-    Numbers, Options, Selection, Style, callgrind, csv, folded, json, otlp, peek, pprof, speedscope, tags, text, tree,
+    Numbers, Options, Selection, Style, callgrind, csv, folded, is_ascii_locale, json, otlp, peek, pprof, speedscope,
+    tags, text, tree,
 };
 use crate::symbolize::{Sources, Symbols};
 use crate::units::counted;
@@ -38,13 +39,13 @@ pub fn run(args: &ReportArgs, term: &mut Term) -> Result<Outcome> {
     explain_unused(shown, is_flame, (args.profile.value, &args.rows, &args.print), term);
     let read_all = if shown == Shown::Tags { load_labelled } else { load };
     let Loaded { mut profile, sources, subject } = read_all(&args.profile)?;
-    let options = with_rows(options(&args.profile, &profile)?, &args.rows);
+    let options = with_rows(options(args.profile.value, &args.profile.filter, &profile)?, &args.rows);
     let options = Options { style: style(&args.print), all_edges: args.print.all_edges, ..options };
     let before = args.base.as_ref().map(|path| read(path)).transpose()?;
     let base = match args.base.as_ref().zip(before.as_ref()) {
         None => Vec::new(),
         Some((path, before)) => {
-            same_kind(&profile, before, path)?;
+            same_kind(profile.kind(), before.kind(), path)?;
             same_counts(before, &profile, options.value)?;
             adopt(&mut profile, before)
         }
@@ -159,7 +160,8 @@ pub(super) fn print(
 
 /// Colours and width of what is printed.
 pub(super) fn style(args: &PrintArgs) -> Style {
-    let is_terminal = file(args.output.as_ref()).is_none() && io::stdout().is_terminal();
+    let is_shown = file(args.output.as_ref()).is_none();
+    let is_terminal = is_shown && io::stdout().is_terminal();
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let color = match args.color {
@@ -168,7 +170,9 @@ pub(super) fn style(args: &PrintArgs) -> Style {
         Color::Auto => is_terminal && !set("NO_COLOR") && !is_dumb,
     };
     let width = terminal_size::terminal_size_of(io::stdout()).filter(|_| is_terminal);
-    Style { color, width: width.map(|(width, _)| usize::from(width.0)) }
+    // A file is read elsewhere, too.
+    let is_ascii = is_shown && is_ascii_locale(|name| std::env::var(name).ok());
+    Style { color, width: width.map(|(width, _)| usize::from(width.0)), is_ascii }
 }
 
 /// The call graph as Graphviz draws it, where that was asked for.
@@ -194,7 +198,7 @@ pub(super) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        Format::Text => text::write(selection, options, out),
+        Format::Text => text::write(selection, options, out).map(|_left_out| ()),
         Format::Tree => tree::write(selection, options, out),
         Format::Json => json::write(selection, options, subject, out),
         Format::Csv => csv::write(selection, options, out),
@@ -215,12 +219,9 @@ pub(super) fn write(
 pub fn show(profile: &Profile, sources: &Sources, options: &Options, term: &mut Term) -> Result<Symbols> {
     let symbols = name_all(profile, sources);
     let selection = Selection::new(profile, &symbols, options.value);
-    term.result(|out| {
-        text::write(&selection, options, &mut *out)?;
-        match text::rows(&selection, options).saturating_sub(options.limit.unwrap_or(usize::MAX)) {
-            0 => Ok(()),
-            left => writeln!(out, "{} in the profile", counted(left as u64, "more row", "more rows")),
-        }
+    term.result(|out| match text::write(&selection, options, &mut *out)? {
+        0 => Ok(()),
+        left => writeln!(out, "{} in the profile", counted(left as u64, "more row", "more rows")),
     })?;
     explain(profile, &symbols, options, term);
     Ok(symbols)

@@ -20,14 +20,6 @@ pub struct ProfileArgs {
     pub sources: SourceArgs,
 }
 
-impl ProfileArgs {
-    /// The same choices for other files.
-    #[must_use]
-    pub fn with_inputs(&self, inputs: Vec<PathBuf>) -> ProfileArgs {
-        ProfileArgs { inputs, ..self.clone() }
-    }
-}
-
 /// Which stacks and functions are shown.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "What is shown")]

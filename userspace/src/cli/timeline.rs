@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::draw::page;
 use super::explain::{Unnamed, empty};
-use super::load::{file_name, name_across_builds, read, sources, split, value};
+use super::load::{file_name, name_across_builds, read, same_kind, sources, split, value};
 use super::outcome::Outcome;
 use super::report_args::{Format, TimelineArgs};
 use super::results::{file, keep, picture, write_file};
@@ -35,8 +35,10 @@ pub fn run(args: &TimelineArgs, term: &mut Term) -> Result<Outcome> {
     let sources = sources(&args.sources, program)?;
     let value = value(args.value);
     let (mut series, mut unnamed) = (Vec::new(), Unnamed::default());
+    let mut kind = None;
     for (at, path) in files.iter().enumerate() {
         let profile = read(path)?;
+        same_kind(kind.get_or_insert_with(|| profile.kind().clone()), profile.kind(), path)?;
         let symbols = name_across_builds(&profile, &sources);
         let name = file_name(path);
         if let Some(line) = empty(&profile, value) {

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::load::{file_name, name_across_builds, name_all, read, sources, split};
+use super::load::{file_name, name_across_builds, name_all, read, same_kind, sources, split};
 use super::outcome::Outcome;
 use super::report_args::WebArgs;
 use super::term::Term;
 use crate::error::Error;
-use crate::model::Profile;
+use crate::model::{Kind, Profile};
 use crate::proc::exe;
 use crate::symbolize::{Sources, Symbols};
 use crate::web::app::App;
@@ -111,28 +111,29 @@ fn profiles(args: &WebArgs, term: &mut Term) -> Result<App> {
     let mut app = App::new(title, roots);
     // Any two may be compared on the page.
     let name = if args.base.is_some() || files.len() > 1 { name_across_builds } else { name_all };
-    let mut id = 0;
+    let (mut id, mut kind) = (0, None);
     if let Some(base) = &args.base {
-        app.push(dataset(id, base, name, &sources, term)?);
+        app.push(dataset((id, base), name, &sources, &mut kind, term)?);
         app.set_base(id);
         id += 1;
     }
     for file in files {
-        app.push(dataset(id, file, name, &sources, term)?);
+        app.push(dataset((id, file), name, &sources, &mut kind, term)?);
         id += 1;
     }
     Ok(app)
 }
 
 fn dataset(
-    id: u64,
-    path: &Path,
+    (id, path): (u64, &Path),
     name: fn(&Profile, &Sources) -> Symbols,
     sources: &Sources,
+    kind: &mut Option<Kind>,
     term: &mut Term,
 ) -> Result<Dataset> {
     term.detail(format_args!("reading {}", path.display()));
     let profile = read(path)?;
+    same_kind(kind.get_or_insert_with(|| profile.kind().clone()), profile.kind(), path)?;
     let symbols = name(&profile, sources);
     Ok(Dataset::new(id, file_name(path), id as f64, &profile, &symbols))
 }

@@ -8,9 +8,10 @@
 //! ```
 //!
 //! Amount: cycles / (cycles per second) as nanoseconds, times the sampling period; count: events times the period. Lines of
-//! the list of mappings may stand anywhere after the settings.
+//! the list of mappings may stand anywhere after the settings. Go writes the same, with names (`go`).
 #![forbid(unsafe_code)]
 
+use super::go;
 use super::lines::{Lines, ReadError, Reason, addresses, mapping_line, number, shown};
 use crate::model::{Kind, Profile, Values};
 use crate::units::{Count, EstCount, SampleInterval, Sums};
@@ -24,7 +25,14 @@ pub(super) fn read(lines: &mut Lines<'_>) -> Result<Profile, ReadError> {
     profile.set_kind(Kind::Contention);
     let (mut hz, mut period) = (None, 1.0);
     let mut stack = Vec::new();
+    let mut names = go::Names::default();
+    let is_go = go::is_go(lines.rest());
     while let Some(line) = lines.next() {
+        if line.starts_with(b"#") {
+            names.line(line, &stack);
+            continue;
+        }
+        names.give(&mut profile);
         let at = line.iter().position(|&byte| byte == b'@');
         if line.is_empty()
             || line.starts_with(b"slow release")
@@ -41,6 +49,9 @@ pub(super) fn read(lines: &mut Lines<'_>) -> Result<Profile, ReadError> {
                 return Err(lines.error(Reason::BadCounts(shown(line))));
             };
             addresses(&line[at + 1..], &mut stack).map_err(|reason| lines.error(reason))?;
+            if is_go {
+                go::without_return_of_leaf(&mut stack);
+            }
             let est = EstCount {
                 objects: events as f64 * period,
                 bytes: cycles as f64 / (hz.unwrap_or(ASSUMED_HZ) / 1e9) * period,
@@ -65,6 +76,7 @@ pub(super) fn read(lines: &mut Lines<'_>) -> Result<Profile, ReadError> {
             return Err(lines.error(Reason::Unknown(shown(line))));
         }
     }
+    names.give(&mut profile);
     if hz.is_none() {
         profile.add_note("the file does not give the cycles per second; 2.8 GHz are assumed");
     }

@@ -62,6 +62,11 @@ pub fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
     Ok(profile)
 }
 
+/// Whether the bytes begin as such a file does.
+pub(super) fn has_header(bytes: &[u8]) -> bool {
+    Words::new(bytes).and_then(|mut words| words.next()).is_some_and(|length| (3..=1 << 16).contains(&length))
+}
+
 fn damage(byte: usize, what: &str) -> ReadError {
     ReadError { line: 1, byte: byte as u64, reason: Reason::BadCpu(what.to_owned()) }
 }

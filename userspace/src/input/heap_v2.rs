@@ -13,7 +13,7 @@
 //! ```
 //!
 //! gperftools puts counts and stack on one line, `10: 10240 [12: 12288] @ 0x401175 …`, and names the sampling in its
-//! first line. What jeprobe adds after the mappings (build-ids, configuration, losses) is described in `tail`.
+//! first line; Go writes the same with the names of the frames (`go`). What jeprobe adds after the mappings (build-ids, configuration, losses) is described in `tail`.
 //!
 //! The printed pairs are unbiased one by one as jeprof does, so the estimates here are jeprof's numbers. The raw counts
 //! of a profile read here are the printed ones, which a writer that unbiases has adjusted.
@@ -25,6 +25,7 @@
 
 use super::ahead;
 use super::counts::{Pairs, thread_line};
+use super::go;
 use super::lines::{Lines, ReadError, Reason, addresses, mapped, number, shown, stack_addresses};
 use super::tail::Tail;
 use crate::estimate::Sampling;
@@ -63,9 +64,11 @@ pub fn read_releasing(bytes: &[u8], release: &dyn Fn(&[u8])) -> Result<Profile, 
             None => threaded(&mut lines, interval, &mut tail)?,
         }
     } else if let Some(header) = header.strip_prefix(b"heap profile:") {
-        let sampling = gperftools_sampling(header).ok_or_else(|| lines.error(Reason::BadCounts(shown(header))))?;
-        gperftools(&mut lines, sampling)?
-    } else if matches!(header, b"--- contention" | b"--- contention:" | b"--- Stacks:") {
+        let is_go = go::is_go(lines.rest());
+        let sampling =
+            gperftools_sampling(header, is_go).ok_or_else(|| lines.error(Reason::BadCounts(shown(header))))?;
+        gperftools(&mut lines, sampling, is_go)?
+    } else if matches!(header, b"--- contention" | b"--- contention:" | b"--- mutex:" | b"--- Stacks:") {
         let mut profile = super::contention::read(&mut lines)?;
         for warning in warnings {
             profile.add_note(warning);
@@ -122,26 +125,37 @@ fn threaded(lines: &mut Lines<'_>, interval: SampleInterval, tail: &mut Tail) ->
 }
 
 /// Body of gperftools' layouts.
-fn gperftools(lines: &mut Lines<'_>, sampling: Sampling) -> Result<Profile, ReadError> {
+fn gperftools(lines: &mut Lines<'_>, sampling: Sampling, is_go: bool) -> Result<Profile, ReadError> {
     let mut profile = Profile::new(sampling.interval());
     let mut stack = Vec::new();
+    let mut names = go::Names::default();
     while let Some(line) = lines.next_of_body() {
+        if line.starts_with(b"#") {
+            names.line(line, &stack);
+            continue;
+        }
+        names.give(&mut profile);
         let at = line.iter().position(|&b| b == b'@');
         let (counts, frames) = at.map_or((line, &line[..0]), |at| (line[..at].trim_ascii_end(), &line[at + 1..]));
         match Pairs::parse(counts) {
             Some((pairs, [])) if at.is_some() => {
                 addresses(frames, &mut stack).map_err(|reason| lines.error(reason))?;
+                if is_go {
+                    go::without_return_of_leaf(&mut stack);
+                }
                 profile.add_total(&stack, pairs.unbias(sampling));
             }
             Some((_, [])) => return Err(lines.error(Reason::CountsWithoutStack)),
             _ => return Err(lines.error(Reason::Unknown(shown(line)))),
         }
     }
+    names.give(&mut profile);
+    names.finish(&mut profile);
     Ok(profile)
 }
 
 /// What the first line of gperftools says about sampling; `header` is what follows `heap profile:`.
-fn gperftools_sampling(header: &[u8]) -> Option<Sampling> {
+fn gperftools_sampling(header: &[u8], is_go: bool) -> Option<Sampling> {
     let (totals, rest) = Pairs::parse(header)?;
     let kind = rest.trim_ascii().strip_prefix(b"@").unwrap_or_default().trim_ascii();
     let (kind, period) = match kind.iter().position(|&b| b == b'/') {
@@ -164,6 +178,8 @@ fn gperftools_sampling(header: &[u8]) -> Option<Sampling> {
         Sampling::None
     } else if contains(b"_v2") {
         Sampling::Poisson(interval(1))
+    } else if is_go {
+        Sampling::Poisson(interval(2))
     } else {
         // The period is the upper end of a uniform distance; its mean is half of it.
         Sampling::Uniform(interval(2))

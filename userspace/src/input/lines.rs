@@ -10,6 +10,7 @@ use jeprobe_abi::heap_v2::NO_STACK;
 use crate::digits::hex;
 use crate::model::{Mapping, Profile};
 use crate::proc::maps;
+use crate::units::counted;
 
 /// Bytes of an offending line that an error shows.
 const SHOWN_BYTES: usize = 60;
@@ -65,6 +66,10 @@ impl ReadError {
         match self.reason {
             Reason::Empty | Reason::StackWithoutCounts | Reason::BadCounts(_) | Reason::Unknown(_) => {
                 Some("take the profile again; a process that ends while it dumps leaves a part of a file".into())
+            }
+            // As a shell of Windows writes what it redirects.
+            Reason::NotAProfile(ref text) if text.contains('\0') => {
+                Some("if it is a profile in UTF-16, convert it first: iconv -f UTF-16 -t UTF-8 FILE".into())
             }
             Reason::NotAProfile(_) => Some(
                 "give a file that jeprobe, jemalloc, gperftools or pprof wrote; `jeprobe report PROGRAM PROFILE` \
@@ -158,7 +163,9 @@ pub(super) fn is_map_title(line: &[u8]) -> bool {
 pub(super) fn mapped(lines: &mut Lines<'_>, profile: &mut Profile, mut tail: Tail) {
     if !lines.in_mappings {
         tail.finish(profile);
-        profile.add_note(NO_MAPPINGS);
+        if profile.names().is_empty() {
+            profile.add_note(NO_MAPPINGS);
+        }
         return;
     }
     let mut malformed = 0_u64;
@@ -166,7 +173,9 @@ pub(super) fn mapped(lines: &mut Lines<'_>, profile: &mut Profile, mut tail: Tai
         if line.is_empty() || tail.line(line, profile) {
             continue;
         }
-        if !mapping_line(line, profile) {
+        let is_cut = lines.rest.is_empty() && !lines.ends_whole;
+        // The line in which a file was cut short is told by itself.
+        if !mapping_line(line, profile) && !is_cut {
             malformed += 1;
         }
     }
@@ -177,7 +186,8 @@ pub(super) fn mapped(lines: &mut Lines<'_>, profile: &mut Profile, mut tail: Tai
     }
     tail.finish(profile);
     if malformed > 0 {
-        profile.add_note(format!("{malformed} lines of the list of mappings were not understood"));
+        let lines = counted(malformed, "line", "lines");
+        profile.add_note(format!("{lines} of the list of mappings could not be understood"));
     }
 }
 
@@ -191,7 +201,6 @@ pub(super) fn mapping_line(line: &[u8], profile: &mut Profile) -> bool {
     true
 }
 
-/// Blank-separated hexadecimal addresses, of up to 16 digits.
 /// Of an `@` line of `heap_v2`, where [`NO_STACK`] stands for none.
 pub(super) fn stack_addresses(text: &[u8], stack: &mut Vec<u64>) -> Result<(), Reason> {
     addresses(text, stack)?;
@@ -201,6 +210,7 @@ pub(super) fn stack_addresses(text: &[u8], stack: &mut Vec<u64>) -> Result<(), R
     Ok(())
 }
 
+/// Blank-separated hexadecimal addresses, of up to 16 digits.
 pub(super) fn addresses(text: &[u8], stack: &mut Vec<u64>) -> Result<(), Reason> {
     stack.clear();
     let mut rest = text.trim_ascii_start();

@@ -4,18 +4,22 @@
 //! - `lines`: what the readers of text share.
 //! - `blocks`, `ahead`: large text profiles, parsed on all processors.
 //! - `counts`, `heap_v2`: text profiles of jemalloc, gperftools and jeprobe.
+//! - `go`: names that Go writes below its stacks.
 //! - `contention`, `cpu`: waiting for locks and processor time, as gperftools records them.
 //! - `symbolized`: the same with names before it.
 //! - `pprof`: pprof's protobuf.
+//! - `beginning`: whether a profile may begin with some bytes.
 //!
 //! [`read`] tells them apart by their first bytes; gzip is unpacked before, whatever is inside.
 #![forbid(unsafe_code)]
 
 mod ahead;
+pub mod beginning;
 pub(crate) mod blocks;
 pub mod contention;
 mod counts;
 pub mod cpu;
+mod go;
 pub mod heap_v2;
 pub mod lines;
 pub mod pprof;

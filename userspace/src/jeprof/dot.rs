@@ -32,6 +32,7 @@ impl CallGraph {
             nodefraction: options.nodefraction,
             edgefraction: options.edgefraction,
             maxdegree: count(options.maxdegree),
+            every_step: true,
         };
         let graph = graph::select(&rows.keys, rows.stacks(), &limits);
         if graph.nodes.is_empty() {

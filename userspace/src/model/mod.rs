@@ -6,6 +6,7 @@
 //! - `recent`: what is known of addresses that were met lately.
 //! - `interner`: every distinct stack once.
 //! - `profile`: stacks with values, threads, losses, notes.
+//! - `join`: several profiles as one.
 //! - `losses`: which losses make a result wrong, and what is said of them.
 //! - `basis`: what the estimates of a profile rest on.
 //!
@@ -14,6 +15,7 @@
 
 mod basis;
 mod interner;
+mod join;
 mod losses;
 mod mapping;
 mod names;

@@ -89,7 +89,7 @@ fn print(
         writeln!(out, "cmd: {}", one_line(&program.to_string_lossy()))?;
     }
     writeln!(out, "positions: line\nevents: {}", event_names.join(" "))?;
-    let mut summary = vec![0_i64; events.len()];
+    let mut summary = vec![0_i128; events.len()];
     let mut wholes = vec![Whole::default(); events.len()];
     let mut written: HashSet<(char, usize)> = HashSet::new();
     let files: HashMap<&str, usize> = places.iter().map(|(file, _)| file.as_str()).zip(1..).collect();
@@ -104,7 +104,7 @@ fn print(
             let mut row = line.to_string();
             for ((event, whole), sum) in events.iter().zip(&mut wholes).zip(&mut summary) {
                 let number = whole.next(numbers[*event as usize]).max(0);
-                *sum += number;
+                *sum = sum.saturating_add(number);
                 let _infallible = write!(row, " {number}");
             }
             writeln!(out, "{row}")?;
@@ -122,7 +122,7 @@ fn print(
             writeln!(out)?;
         }
     }
-    let sums: Vec<String> = summary.iter().map(i64::to_string).collect();
+    let sums: Vec<String> = summary.iter().map(i128::to_string).collect();
     writeln!(out, "\nsummary: {}", sums.join(" "))
 }
 

@@ -17,11 +17,10 @@ pub fn write(graph: &Graph, options: &Options, title: &str, mut out: impl Write)
     writeln!(out, "node [shape=box, fontname=\"sans-serif\"];")?;
     writeln!(
         out,
-        "Legend [shape=plaintext, label=\"{}\\l{} {unit}; {} functions and {} calls left out\\l\"];",
+        "Legend [shape=plaintext, label=\"{}\\l{} {unit}; {}\\l\"];",
         quoted(title),
         amount(graph.total, options),
-        graph.dropped_nodes,
-        graph.dropped_edges
+        graph.left_out()
     )?;
     for (node, number) in graph.nodes.iter().zip(1..) {
         let flat = format!("{} {unit} ({})", amount(node.flat, options), percent(node.flat, graph.total));
@@ -35,12 +34,13 @@ pub fn write(graph: &Graph, options: &Options, title: &str, mut out: impl Write)
         let share = if graph.total == 0.0 { 0.0 } else { (edge.value / graph.total).abs().min(1.0) };
         writeln!(
             out,
-            "N{} -> N{} [label=\"{} {unit}\", weight={}, penwidth={:.2}];",
+            "N{} -> N{} [label=\"{} {unit}\", weight={}, penwidth={:.2}{}];",
             edge.caller + 1,
             edge.callee + 1,
             amount(edge.value, options),
             1 + (share * 100.0) as u64,
-            0.5 + 5.0 * share
+            0.5 + 5.0 * share,
+            if edge.is_passing { ", style=dotted" } else { "" }
         )?;
     }
     writeln!(out, "}}")

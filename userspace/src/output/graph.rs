@@ -5,8 +5,9 @@
 //!                             └► caller → callee sums    ─► edges: between kept nodes, largest first, degrees bounded
 //! ```
 //!
-//! A key that recurs in a stack counts once for its node; for edges every step of the stack counts, so a function that
-//! calls itself has an edge to itself. The total, and the limits made from it, are those of the stacks given, that is
+//! A key that recurs in a stack counts once for its node, and so does each of its edges, among them one to itself: no arrow is
+//! larger than its box. Where functions between two that are shown are left out, an edge passes over them. In jeprof every step
+//! of a recursion counts, and what is left out leaves no edge ([`Limits::every_step`]). The total, and the limits made from it, are those of the stacks given, that is
 //! after focus and ignore.
 //!
 //! I-GRAPH-1: nodes are sorted by |cumulative| descending, then by name; edges by value descending, then by the names of
@@ -18,6 +19,8 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+
+use crate::units::counted;
 
 /// Nodes of a graph that is too full for every edge.
 const CROWDED: usize = 400;
@@ -33,6 +36,8 @@ pub struct Limits {
     pub edgefraction: f64,
     /// Edges into and out of one node, those that are needed to reach a callee not counted as a limit.
     pub maxdegree: usize,
+    /// Edges are steps of stacks, all of them and no others.
+    pub every_step: bool,
 }
 
 impl Limits {
@@ -55,10 +60,10 @@ impl Limits {
     }
 }
 
-/// jeprof's defaults.
+/// jeprof's numbers.
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { nodecount: 80, nodefraction: 0.005, edgefraction: 0.001, maxdegree: 8 }
+        Limits { nodecount: 80, nodefraction: 0.005, edgefraction: 0.001, maxdegree: 8, every_step: false }
     }
 }
 
@@ -82,6 +87,8 @@ pub struct Edge {
     pub callee: usize,
     /// Bytes or objects that were allocated under the call.
     pub value: f64,
+    /// No stack has a step from one to the other: what is between them is left out.
+    pub is_passing: bool,
 }
 
 /// See the module's text.
@@ -97,6 +104,14 @@ pub struct Graph {
     /// Keys that were left out, and calls between kept nodes that were.
     pub dropped_nodes: usize,
     pub dropped_edges: usize,
+}
+
+impl Graph {
+    /// What is not shown, in words.
+    pub fn left_out(&self) -> String {
+        let functions = counted(self.dropped_nodes as u64, "function", "functions");
+        format!("{functions} and {} left out", counted(self.dropped_edges as u64, "call", "calls"))
+    }
 }
 
 /// Selects nodes and edges. `stacks`: indexes into `keys`, leaf first, recursion not removed; and a number each.
@@ -130,10 +145,11 @@ pub fn select<'a>(
         })
         .collect();
 
-    let calls = calls(stacks, &place, &nodes);
-    let all = calls.len();
+    let calls = calls(stacks, &place, &nodes, limits.every_step);
+    let direct = |edges: &[Edge]| edges.iter().filter(|edge| !edge.is_passing).count();
+    let all = direct(&calls);
     let edges = bounded(calls, nodes.len(), edge_limit, limits.maxdegree);
-    let (dropped_nodes, dropped_edges) = (known - nodes.len(), all - edges.len());
+    let (dropped_nodes, dropped_edges) = (known - nodes.len(), all - direct(&edges));
     Graph { total, node_limit, edge_limit, nodes, edges, dropped_nodes, dropped_edges }
 }
 
@@ -160,18 +176,42 @@ fn sums<'a>(keys: usize, stacks: impl Iterator<Item = (&'a [usize], f64)>) -> (B
 }
 
 /// Calls between kept nodes, largest first.
-fn calls<'a>(stacks: impl Iterator<Item = (&'a [usize], f64)>, place: &[usize], nodes: &[Node]) -> Vec<Edge> {
-    let mut sums: HashMap<(usize, usize), f64> = HashMap::new();
-    for (stack, value) in stacks {
-        for pair in stack.windows(2) {
-            let (to, from) = (place[pair[0]], place[pair[1]]);
-            if to != usize::MAX && from != usize::MAX {
-                *sums.entry((from, to)).or_default() += value;
+fn calls<'a>(
+    stacks: impl Iterator<Item = (&'a [usize], f64)>,
+    place: &[usize],
+    nodes: &[Node],
+    every_step: bool,
+) -> Vec<Edge> {
+    /// Of one pair: the sum, the last stack that counted, whether no stack has a step from one to the other.
+    type Sum = (f64, usize, bool);
+    let mut sums: HashMap<(usize, usize), Sum> = HashMap::new();
+    for (at, (stack, value)) in stacks.enumerate() {
+        let mut below = usize::MAX;
+        let mut is_passing = false;
+        for &key in stack {
+            let here = place[key];
+            if here == usize::MAX {
+                if every_step {
+                    below = usize::MAX;
+                }
+                is_passing = true;
+                continue;
             }
+            if below != usize::MAX {
+                let (sum, last, passing) = sums.entry((here, below)).or_insert((0.0, usize::MAX, true));
+                if every_step || *last != at {
+                    *sum += value;
+                    *last = at;
+                }
+                *passing &= is_passing;
+            }
+            (below, is_passing) = (here, false);
         }
     }
-    let mut edges: Vec<Edge> =
-        sums.into_iter().map(|((caller, callee), value)| Edge { caller, callee, value }).collect();
+    let mut edges: Vec<Edge> = sums
+        .into_iter()
+        .map(|((caller, callee), (value, _, is_passing))| Edge { caller, callee, value, is_passing })
+        .collect();
     edges.sort_by(|a, b| {
         let names = |edge: &Edge| (&nodes[edge.caller].name, &nodes[edge.callee].name);
         falling(a.value, b.value).then_with(|| names(a).cmp(&names(b)))
@@ -185,7 +225,7 @@ fn bounded(mut edges: Vec<Edge>, nodes: usize, edge_limit: f64, maxdegree: usize
     edges.retain(|edge| {
         let is_needed = into[edge.callee] == 0;
         let has_room = out[edge.caller] < maxdegree && into[edge.callee] < maxdegree;
-        let is_kept = is_needed || (edge.value.abs() > edge_limit && has_room);
+        let is_kept = is_needed || (edge.value.abs() > edge_limit && has_room && !edge.is_passing);
         if is_kept {
             out[edge.caller] += 1;
             into[edge.callee] += 1;
@@ -233,10 +273,25 @@ mod tests {
     }
 
     #[test]
-    fn recursion_counts_once_for_nodes_and_each_time_for_edges() {
-        let graph = graph(&[(&[4, 4, 4, 2], 10.0)], &Limits::default());
-        assert_eq!(names(&graph), [("main", 0.0, 10.0), ("walk", 10.0, 10.0)]);
-        assert_eq!(edges(&graph), [("walk", "walk", 20.0), ("main", "walk", 10.0)]);
+    fn recursion_counts_once_but_in_edges_of_jeprof() {
+        let stacks: [(&[usize], f64); 1] = [(&[4, 4, 4, 2], 10.0)];
+        let steps = graph(&stacks, &Limits { every_step: true, ..Limits::default() });
+        assert_eq!(names(&steps), [("main", 0.0, 10.0), ("walk", 10.0, 10.0)]);
+        assert_eq!(edges(&steps), [("walk", "walk", 20.0), ("main", "walk", 10.0)]);
+        let once = graph(&stacks, &Limits::default());
+        assert_eq!(edges(&once), [("main", "walk", 10.0), ("walk", "walk", 10.0)], "no arrow is larger than its box");
+    }
+
+    #[test]
+    fn edges_pass_over_what_is_left_out() {
+        let stacks: [(&[usize], f64); 2] = [(&[0, 1, 2], 10.0), (&[3, 2], 90.0)];
+        let limits = Limits { nodecount: 3, ..Limits::default() };
+        let passing = graph(&stacks, &limits);
+        assert_eq!(edges(&passing), [("main", "right", 90.0), ("main", "leaf", 10.0)]);
+        assert_eq!(passing.edges.iter().map(|edge| edge.is_passing).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(passing.left_out(), "1 function and 0 calls left out");
+        let steps = graph(&stacks, &Limits { every_step: true, ..limits });
+        assert_eq!(edges(&steps), [("main", "right", 90.0)]);
     }
 
     #[test]
@@ -246,6 +301,7 @@ mod tests {
         assert_eq!(graph(&stacks, &limits(0.0099)).dropped_nodes, 0, "1000.9 times 0.0099 is cut to 9");
         let small = graph(&stacks, &limits(0.01));
         assert_eq!((small.dropped_nodes, small.node_limit as u64), (1, 10));
+        assert_eq!(small.left_out(), "1 function and 0 calls left out");
         assert_eq!(edges(&small), [("main", "leaf", 990.9)]);
         assert_eq!(graph(&stacks, &limits(2.0)).nodes, []);
     }

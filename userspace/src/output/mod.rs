@@ -37,4 +37,4 @@ pub mod view;
 pub mod whole;
 
 pub use select::{Granularity, Numbers, Options, Selection, Sort, Value};
-pub use style::Style;
+pub use style::{Style, is_ascii_locale};

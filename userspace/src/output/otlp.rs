@@ -38,7 +38,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
         let mut index = None;
         parts.of(selection, stack, |thread, numbers| {
             for ((value, whole), samples) in types.iter().zip(&mut wholes).zip(&mut samples) {
-                let number = whole.next(numbers[*value as usize]);
+                let number = whole.next_of_64_bits(numbers[*value as usize]);
                 if number != 0 {
                     let stack_index = *index.get_or_insert_with(|| {
                         ids.clear();

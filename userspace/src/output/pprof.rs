@@ -3,7 +3,7 @@
 //! | message | holds |
 //! |---|---|
 //! | sample types | in-use and, where counted, allocated objects and space; the chosen value is the default |
-//! | samples | one for each stack and known thread, in whole numbers that sum up to the totals, cut at the point |
+//! | samples | one for each stack and known thread, in whole numbers that sum up to the totals, cut at the point; of a difference two for each stack, what was before as negative ones |
 //! | labels | `thread` (name), `thread_id` (number in the profile, as text), what else is known of the origin, such as `process` |
 //! | mappings | executable files with build-id, the main program first |
 //! | locations | the address of a call, with a line for each function inlined there, innermost first |
@@ -22,12 +22,15 @@ use prost::Message as _;
 use prost::encoding::{WireType, encode_key};
 
 use super::parts::Parts;
-use super::select::{Options, Selection, Value};
+use super::select::{Numbers, Options, Selection, Value};
 use super::view::Frame;
 use super::whole::Whole;
 use crate::image::debugfile::hex;
 use crate::model::{Kind, Mapping, Profile, Thread, ThreadUid};
 use crate::proto::pprof as proto;
+
+/// By which `go tool pprof` knows samples of what is subtracted: key and text.
+const BASE_LABEL: [&str; 2] = ["pprof::base", "true"];
 
 /// Writes the profile.
 pub fn write(selection: &Selection<'_>, options: &Options, out: impl Write) -> io::Result<()> {
@@ -50,6 +53,11 @@ pub fn write(selection: &Selection<'_>, options: &Options, out: impl Write) -> i
     out.write_all(&std::mem::take(&mut message).encode_to_vec())?;
     let mut wholes = vec![Whole::default(); types.len()];
     let parts = Parts::new(profile);
+    // Of a difference: what the base held stands as samples of its own, by which `go tool pprof` knows what shares are of.
+    let mut base = selection.has_base().then(|| {
+        let [key, text] = BASE_LABEL.map(|text| strings.of(text));
+        (vec![Whole::default(); types.len()], proto::Label { key, text, ..proto::Label::default() })
+    });
     let mut locations = Locations::default();
     let mut buffer = Vec::new();
     let frames = selection.walk(options, |stack, frames| {
@@ -57,19 +65,28 @@ pub fn write(selection: &Selection<'_>, options: &Options, out: impl Write) -> i
         locations.of(stack.frames, frames, &mut sample.location_id);
         let mut result = Ok(());
         parts.of(selection, stack, |thread, numbers| {
-            sample.value.clear();
-            sample
-                .value
-                .extend(types.iter().zip(&mut wholes).map(|(value, whole)| whole.next(numbers[*value as usize])));
-            if sample.value.iter().all(|value| *value == 0) || result.is_err() {
-                return;
+            let mut put = |sample: &proto::Sample| {
+                if sample.value.iter().all(|value| *value == 0) || result.is_err() {
+                    return;
+                }
+                buffer.clear();
+                encode_key(proto::SAMPLE_FIELD, WireType::LengthDelimited, &mut buffer);
+                // Memory takes everything.
+                let _infallible = sample.encode_length_delimited(&mut buffer);
+                result = out.write_all(&buffer);
+            };
+            let of = |numbers: Numbers, wholes: &mut [Whole]| -> Vec<i64> {
+                types.iter().zip(wholes).map(|(value, whole)| whole.next_of_64_bits(numbers[*value as usize])).collect()
+            };
+            sample.value = of(numbers, &mut wholes);
+            if let Some((wholes, label)) = &mut base {
+                let before = of(selection.base_of(stack.id), wholes);
+                sample.value.iter_mut().zip(&before).for_each(|(value, before)| *value = value.saturating_add(*before));
+                let value = before.iter().map(|before| before.saturating_neg()).collect();
+                put(&proto::Sample { value, label: vec![label.clone()], ..sample.clone() });
             }
             sample.label = thread.and_then(|uid| labels.get(&uid).cloned()).unwrap_or_default();
-            buffer.clear();
-            encode_key(proto::SAMPLE_FIELD, WireType::LengthDelimited, &mut buffer);
-            // Memory takes everything.
-            let _infallible = sample.encode_length_delimited(&mut buffer);
-            result = out.write_all(&buffer);
+            put(&sample);
         });
         result
     })?;

@@ -203,6 +203,11 @@ impl<'a> Selection<'a> {
         self.value
     }
 
+    /// What stands behind a number: nothing where every object was counted.
+    pub fn remark(&self) -> &'static str {
+        if self.profile.basis(self.value.is_cumulative()).variance > 0.0 { " (estimated)" } else { "" }
+    }
+
     /// True when a base was subtracted.
     pub fn has_base(&self) -> bool {
         self.is_difference

@@ -49,7 +49,7 @@ fn one(paths: &Paths, value: Value, out: &mut impl Write) -> io::Result<()> {
             .map(move |path| (path, whole.next(path.numbers[value as usize].max(0.0))))
             .filter(|(_, weight)| *weight > 0)
     };
-    let total: i64 = shown().map(|(_, weight)| weight).sum();
+    let total = shown().fold(0_i128, |sum, (_, weight)| sum.saturating_add(weight));
     write!(
         out,
         r#"{{"type":"sampled","name":"{}","unit":"{unit}","startValue":0,"endValue":{total},"samples":["#,

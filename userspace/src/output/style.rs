@@ -16,6 +16,17 @@ pub struct Style {
     pub color: bool,
     /// Columns of the terminal; `None`: names are printed whole.
     pub width: Option<usize>,
+    /// Branches and cuts are drawn in ASCII.
+    pub is_ascii: bool,
+}
+
+/// Whether the locale's characters are others than those of Unicode: it is named by the first of these variables that is set,
+/// and without any it is `C`. `variable` gives the value of one.
+pub fn is_ascii_locale(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().filter_map(|name| variable(name)).find(|text| !text.is_empty());
+    let codeset = locale.as_deref().and_then(|locale| locale.split_once('.')).map_or("", |(_, codeset)| codeset);
+    let codeset = codeset.split('@').next().unwrap_or_default();
+    !(codeset.eq_ignore_ascii_case("UTF-8") || codeset.eq_ignore_ascii_case("UTF8"))
 }
 
 impl Style {
@@ -44,7 +55,18 @@ impl Style {
         let tail = room / 2;
         let head: String = name.chars().take(room - 1 - tail).collect();
         let skipped = name.chars().count() - tail;
-        Cow::Owned(format!("{head}…{}", name.chars().skip(skipped).collect::<String>()))
+        let cut = if self.is_ascii { '~' } else { '…' };
+        Cow::Owned(format!("{head}{cut}{}", name.chars().skip(skipped).collect::<String>()))
+    }
+
+    /// What stands before a child of a tree, and before everything below it. `is_last`: of its parent's.
+    pub fn branch(&self, is_last: bool) -> (&'static str, &'static str) {
+        match (self.is_ascii, is_last) {
+            (false, false) => ("├─ ", "│  "),
+            (false, true) => ("└─ ", "   "),
+            (true, false) => ("|- ", "|  "),
+            (true, true) => ("`- ", "   "),
+        }
     }
 
     fn painted<'t>(&self, text: &'t str, code: &str) -> Cow<'t, str> {
@@ -54,7 +76,7 @@ impl Style {
 
 #[cfg(test)]
 mod tests {
-    use super::Style;
+    use super::{Style, is_ascii_locale};
 
     #[test]
     fn plain_text_stays_as_it_is() {
@@ -65,11 +87,29 @@ mod tests {
 
     #[test]
     fn names_keep_both_ends_in_the_room_there_is() {
-        let narrow = Style { color: true, width: Some(60) };
+        let narrow = Style { color: true, width: Some(60), is_ascii: false };
         let name = format!("ns::{}::function", "x".repeat(80));
         let cut = narrow.name(&name, 40);
         assert_eq!(cut.chars().count(), 20);
         assert!(cut.starts_with("ns::") && cut.ends_with("::function"), "{cut}");
+        let ascii = Style { is_ascii: true, ..narrow };
+        assert!(
+            ascii.name(&name, 40).is_ascii() && ascii.branch(true).0.is_ascii() && ascii.branch(false).1.is_ascii()
+        );
+        assert_eq!(ascii.name(&name, 40).len(), 20);
         assert_eq!(narrow.numbers("9", 10.0), "\x1b[1;31m9\x1b[0m");
+    }
+
+    #[test]
+    fn the_first_variable_that_is_set_names_the_locale() {
+        let is_ascii = |set: &[(&str, &str)]| {
+            is_ascii_locale(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+        };
+        assert!(is_ascii(&[]));
+        assert!(is_ascii(&[("LANG", "C")]));
+        assert!(is_ascii(&[("LANG", "de_DE@euro")]));
+        assert!(is_ascii(&[("LANG", "C.UTF-8"), ("LC_ALL", "POSIX")]));
+        assert!(!is_ascii(&[("LANG", "C"), ("LC_CTYPE", "en_US.utf8")]));
+        assert!(!is_ascii(&[("LC_ALL", ""), ("LANG", "C.UTF-8@x")]));
     }
 }

@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 
 use super::heap_v2;
-use crate::model::{Named, Profile};
+use crate::model::Profile;
 use crate::symbolize::{Site, Symbols};
 
 /// Writes the profile with its names. Every name is one that tables print.
@@ -32,28 +32,6 @@ pub fn write(profile: &Profile, symbols: &Symbols, mut out: impl Write) -> io::R
         })
     });
     heap_v2::write_with(profile, sources, out)
-}
-
-/// The symbols that a profile's own names are.
-pub fn own_symbols(profile: &Profile) -> Symbols {
-    let mut symbols = Symbols::default();
-    for (&avma, functions) in profile.names() {
-        symbols.insert(avma, site(functions, String::new()));
-    }
-    symbols
-}
-
-/// A site from the names that a file brings.
-pub fn site(functions: &[Named], label: String) -> Site {
-    let last = functions.len().saturating_sub(1);
-    let functions = functions.iter().enumerate().map(|(place, named)| crate::symbolize::Function {
-        full: named.full.clone(),
-        short: named.short.clone(),
-        location: if named.file.is_empty() { String::new() } else { format!("{}:{}", named.file, named.line) },
-        is_inlined: place < last,
-    });
-    // Names that were told apart once are not told apart again.
-    Site { functions: functions.collect(), label, is_rust: true, ..Site::default() }
 }
 
 fn one_line(text: &str) -> String {

@@ -19,13 +19,14 @@ use super::select::{Options, Selection};
 use super::table::Table;
 use super::whole::{cut, is_nothing};
 
-/// Writes the table.
-pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) -> io::Result<()> {
+/// Writes the table. How many of its rows are left out.
+pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) -> io::Result<usize> {
     let table = Table::new(selection, options);
     let heading = format!("Total: {} {}", amount(table.total, options), unit(options));
     writeln!(out, "{}", options.style.heading(&heading))?;
     let mut running = 0.0;
-    for row in table.rows.iter().take(options.limit.unwrap_or(usize::MAX)) {
+    let shown = options.limit.unwrap_or(usize::MAX).min(table.rows.len());
+    for row in &table.rows[..shown] {
         running += row.flat;
         let numbers = format!(
             "{:>8} {:>6} {:>6} {:>8} {:>6}",
@@ -39,12 +40,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
         let name = options.style.name(&row.name, numbers.len() + 1);
         writeln!(out, "{} {name}", options.style.numbers(&numbers, share))?;
     }
-    Ok(())
-}
-
-/// How many rows the table has without a limit.
-pub fn rows(selection: &Selection<'_>, options: &Options) -> usize {
-    Table::new(selection, options).rows.len()
+    Ok(table.rows.len() - shown)
 }
 
 /// The unit that [`amount`] counts in.

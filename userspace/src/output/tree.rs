@@ -70,7 +70,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
     let moved: f64 = nodes.iter().map(|node| node.flat.abs()).sum();
     let least = moved * LEAST_SHARE;
     let mut todo = Vec::new();
-    plan(&nodes, 0, "", options.limit, least, &mut todo);
+    plan((&nodes, 0), "", options, least, &mut todo);
     while let Some(line) = todo.pop() {
         match line {
             Line::Node { node, before, below } => {
@@ -82,7 +82,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
                 let name = options.style.name(&paths.names[of.name as usize], column);
                 let numbers = options.style.numbers(&numbers, of.cumulative * 100.0 / shown);
                 writeln!(out, "{numbers} {before}{name}")?;
-                plan(&nodes, node, &below, options.limit, least, &mut todo);
+                plan((&nodes, node), &below, options, least, &mut todo);
             }
             Line::Rest { count, value, before } => {
                 writeln!(
@@ -104,23 +104,19 @@ enum Line {
 }
 
 /// Puts the children of a node on the stack of lines, last first. `before` is what stands left of the node's own children.
-fn plan(nodes: &[Node], node: u32, before: &str, limit: Option<usize>, least: f64, todo: &mut Vec<Line>) {
+fn plan((nodes, node): (&[Node], u32), before: &str, options: &Options, least: f64, todo: &mut Vec<Line>) {
     let mut children = nodes[node as usize].children.clone();
     let size = |child: &u32| nodes[*child as usize].cumulative.abs();
     children.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let large = children.iter().take_while(|child| size(child) >= least && size(child) > 0.0).count();
-    let shown = large.min(limit.unwrap_or(usize::MAX));
+    let shown = large.min(options.limit.unwrap_or(usize::MAX));
     let rest = &children[shown..];
     let value: f64 = rest.iter().map(|child| nodes[*child as usize].cumulative).sum();
     let has_rest = rest.iter().any(|child| size(child) > 0.0);
     let lines = shown + usize::from(has_rest);
     // At the root there is nothing that branches would hang from.
     let branches = lines > 1 && node != 0;
-    let joint = |last: bool| match (branches, last) {
-        (false, _) => ("", ""),
-        (true, false) => ("├─ ", "│  "),
-        (true, true) => ("└─ ", "   "),
-    };
+    let joint = |last: bool| if branches { options.style.branch(last) } else { ("", "") };
     if has_rest {
         todo.push(Line::Rest { count: rest.len(), value, before: format!("{before}{}", joint(true).0) });
     }

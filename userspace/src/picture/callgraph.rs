@@ -71,13 +71,14 @@ pub fn call_graph(graph: &Graph, labels: &Labels<'_>) -> Scene {
     let (dx, dy) = ((scene.width - layout.size.0) / 2.0, top);
     for (at, edge) in graph.edges.iter().enumerate() {
         let names = (&graph.nodes[edge.caller].name, &graph.nodes[edge.callee].name);
-        scene.open("edge", None, format!("{} → {}: {}", names.0, names.1, texts[at]));
+        let way = if edge.is_passing { "→ … →" } else { "→" };
+        scene.open("edge", None, format!("{} {way} {}: {}", names.0, names.1, texts[at]));
         let share = (edge.value.abs() / whole).min(1.0);
         let dark = if edge.value < 0.0 { DARK_COLD } else { DARK_WARM };
         let stroke = Stroke {
             colour: PALE_EDGE.towards(dark, share.sqrt()),
             width: 0.8 + 3.2 * share,
-            is_dashed: names.1.contains("(inline)"),
+            is_dashed: edge.is_passing || names.1.contains("(inline)"),
         };
         let text = is_labelled.then_some(texts[at].as_str());
         if edge.caller == edge.callee {

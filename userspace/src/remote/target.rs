@@ -220,11 +220,11 @@ fn access(pid: u32, name: String, what: &'static str, source: io::Error) -> Erro
         "this root lacks CAP_SYS_PTRACE; in a container, add it: --cap-add SYS_PTRACE".to_owned()
     } else if theirs != ours {
         let owner = theirs.map_or(String::new(), |uid| format!(" (uid {uid})"));
-        format!("run as the owner of the process{owner} or as root: sudo jeprobe …")
+        format!("run as the owner of the process{owner} or as root: sudo jeprobe ...")
     } else if scope.trim() != "0" && !scope.is_empty() {
         "Yama restricts tracing; run as root, or: sudo sysctl kernel.yama.ptrace_scope=0".to_owned()
     } else {
-        "the process protects its memory (setuid, capabilities or prctl); run as root: sudo jeprobe …".to_owned()
+        "the process protects its memory (setuid, capabilities or prctl); run as root: sudo jeprobe ...".to_owned()
     };
     Error::Access { pid, name, what, hint: Some(hint), source }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::image::debugfile::{Places, hex};
 use crate::image::debuginfod::Debuginfod;
-use crate::image::{Cache, Image, Reading};
+use crate::image::{Cache, Error, Image, Reading};
 use crate::model::{Mapping, Mappings};
 
 /// Where to look for files.
@@ -81,12 +81,17 @@ impl SymbolFile {
                     );
                 }
                 Ok(file) => return Ok(file),
+                // The file is named before the reason.
+                Err(Error::Open { path, source }) if path == mapping.path => reason = source.to_string(),
                 Err(error) => reason = error.to_string(),
             }
         }
         // The file itself is not there or not the same, but its symbols may be.
         let debug = places.by_build_id(&mapping.build_id).or_else(|| places.fetch(&mapping.build_id));
-        debug.and_then(|path| open(&path, Translation::Distance).ok()).ok_or(reason)
+        debug.and_then(|path| open(&path, Translation::Distance).ok()).ok_or_else(|| {
+            let next = if is_program { OTHER_PROGRAM } else { OTHER_LIBRARY };
+            format!("{reason}; {next}")
+        })
     }
 
     /// Why the file has no name for an address that it holds.
@@ -126,6 +131,11 @@ impl SymbolFile {
 }
 
 const PAGE: u64 = 4096;
+
+/// What to do about a file that is not there, or another one by now.
+const OTHER_PROGRAM: &str = "name the program as it was before the profile: jeprobe report PROGRAM FILE";
+const OTHER_LIBRARY: &str =
+    "give the directory that has it at this path by --sysroot DIR, or its debug file by --debug-dir DIR";
 
 /// Why code outside of every file has no names.
 const UNMAPPED: &str = "no file is mapped there; code that a program made itself has the names that it writes for perf \

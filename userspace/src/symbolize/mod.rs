@@ -6,6 +6,7 @@
 //! - `jit`, `jitdump`: names that the program itself gave.
 //! - `passing`: names that only the running process leads to.
 //! - `cache`: the result, one site per address.
+//! - `known`: names of a whole profile, those that it brings itself included.
 //!
 //! [`resolve`] collects every address once, groups them by mapped file, checks that the file is the one that was mapped,
 //! translates through its program headers and asks [`Image::calls`](crate::image::Image::calls), one file per task on as many
@@ -16,6 +17,7 @@ pub mod cache;
 mod files;
 pub mod jit;
 mod jitdump;
+pub mod known;
 pub mod name;
 pub mod passing;
 mod symfile;

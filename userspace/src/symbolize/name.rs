@@ -2,7 +2,7 @@
 //!
 //! | language | full | short |
 //! |---|---|---|
-//! | C++ | demangled | without argument lists, template arguments and return type, as jeprof prints names |
+//! | C++ | demangled | without argument lists, template arguments and return type, as jeprof prints names; but the operator `()` keeps its name |
 //! | Rust | demangled, without the hash | the same |
 //! | C, assembly | as it is, without a symbol version | the same |
 #![forbid(unsafe_code)]
@@ -28,7 +28,16 @@ pub fn demangle(linker: &str) -> Name {
 pub fn of(linker: &str, full: String) -> Name {
     let is_rust = rust_part(linker).is_some() && full != linker;
     // Signs in names of Rust are no brackets of templates.
-    Name { short: if is_rust { full.clone() } else { shorten(&full) }, full, is_rust }
+    Name { short: if is_rust { full.clone() } else { short(&full) }, full, is_rust }
+}
+
+/// What the call operator is called, and what stands for it while argument lists are removed.
+const CALL: &str = "operator()";
+const STAND_IN: &str = "operator\u{1}";
+
+/// As jeprof has it, but for `operator()`: without its signs all lambdas would be one function.
+fn short(full: &str) -> String {
+    if full.contains(CALL) { shorten(&full.replace(CALL, STAND_IN)).replace(STAND_IN, CALL) } else { shorten(full) }
 }
 
 /// True for names that carry their path: of C++ or Rust.
@@ -49,5 +58,13 @@ mod tests {
         assert_eq!(demangle("malloc@@GLIBC_2.2.5").short, "malloc");
         assert_eq!(demangle("_Znwm").short, "operator new");
         assert_eq!(demangle("_Z").full, "_Z");
+    }
+
+    #[test]
+    fn call_operators_keep_their_signs() {
+        assert_eq!(demangle("_ZZ4mainENKUlvE_clEv").short, "main::{lambda#1}::operator()");
+        assert_eq!(demangle("_ZNKSt8functionIFviEEclEi").short, "std::function::operator()");
+        assert_eq!(demangle("_ZN1AcviEv").short, "A::operator int");
+        assert_eq!(demangle("operator() at main.cc:18").short, "operator() at main.cc:18");
     }
 }

@@ -17,12 +17,11 @@ use std::time::{Duration, Instant};
 use super::app::App;
 use super::dataset::Dataset;
 use crate::error::Error;
-use crate::output::symbolized::site as named;
 use crate::proc::exe;
 use crate::remote::switch::Switch;
 use crate::remote::target::Target;
 use crate::remote::unsampled::Unsampled;
-use crate::symbolize::{Sources, jit, resolve};
+use crate::symbolize::{Sources, jit, known};
 use crate::wait::{PidFd, ready};
 
 const READ_EVERY: Duration = Duration::from_secs(2);
@@ -74,10 +73,7 @@ impl Live {
         let mut profile = reading.profile;
         self.unsampled.tell(&mut profile);
         jit::add_names(&mut profile, self.target.pid, self.sources.root.as_deref());
-        let mut symbols = resolve(&profile, &self.sources);
-        for (&site, names) in profile.names() {
-            symbols.insert(site, named(names, format!("{site:016x}")));
-        }
+        let symbols = known::name_all(&profile, &self.sources);
         let seconds = self.began.elapsed().as_secs_f64();
         let name = if self.readings == 0 { "start".to_owned() } else { format!("+{seconds:.0} s") };
         app.push(Dataset::new(self.readings, name, seconds, &profile, &symbols));

@@ -55,6 +55,23 @@ struct Described {
     /// Where an inlined call stands: number of the file, line.
     call_file: Option<u64>,
     call_line: u32,
+    /// Where the entry with the name stands in the source, the same way, when it is one of the unit asked.
+    declared: (Option<u64>, u32),
+}
+
+/// Of local classes, lambdas above all, that have no linker name.
+const CALL_OPERATOR: &str = "operator()";
+
+impl Described {
+    /// Gives call operators that have no name but that the place where they are declared. `file` gives the path of a number.
+    fn tell_apart(&mut self, file: impl Fn(u64) -> Arc<str>) {
+        let (Some(number), line @ 1..) = self.declared else { return };
+        if !self.is_linkage && self.name.as_deref() == Some(CALL_OPERATOR) {
+            let path = file(number);
+            let name = path.rsplit('/').next().unwrap_or_default();
+            self.name = Some(format!("{CALL_OPERATOR} at {name}:{line}").into());
+        }
+    }
 }
 
 impl<'d> Session<'d> {
@@ -146,6 +163,9 @@ impl<'d> Session<'d> {
         while let Some(function) = next.and_then(|number| tables.functions.get(number)) {
             let mut described = Described::default();
             let _until_damage = self.entry((dwarf, unit), UnitOffset(function.offset), 0, &mut described);
+            if self.debug.reading == Reading::AsStandard {
+                described.tell_apart(|number| tables.lines.file(number));
+            }
             links.push(Link {
                 key: (unit_offset + function.offset) as u64,
                 name: described.name,
@@ -170,6 +190,8 @@ impl<'d> Session<'d> {
     ) -> gimli::Result<()> {
         let mut entries = unit.entries_raw(Some(offset))?;
         let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(()) };
+        let was_named = described.name.is_some();
+        let mut declared = (None, 0);
         for specification in abbreviation.attributes() {
             let attribute = entries.read_attribute(*specification)?;
             let value = attribute.value();
@@ -196,8 +218,18 @@ impl<'d> Session<'d> {
                 dw::DW_AT_call_line if depth == 0 => {
                     described.call_line = value.udata_value().map_or(0, |line| line as u32);
                 }
+                dw::DW_AT_decl_file => {
+                    declared.0 = match value {
+                        AttributeValue::FileIndex(number) => Some(number),
+                        value => value.udata_value(),
+                    };
+                }
+                dw::DW_AT_decl_line => declared.1 = value.udata_value().map_or(0, |line| line as u32),
                 _ => {}
             }
+        }
+        if !was_named && described.declared == (None, 0) {
+            described.declared = declared;
         }
         Ok(())
     }
@@ -222,7 +254,10 @@ impl<'d> Session<'d> {
         };
         match session.and_then(|session| Some((session, session.holding(offset)?))) {
             Some((session, (opened, offset))) => {
-                session.entry((&session.dwarf, &opened.unit), offset, depth, described)
+                let result = session.entry((&session.dwarf, &opened.unit), offset, depth, described);
+                // Numbers of its files are those of another table.
+                described.declared = (None, described.declared.1);
+                result
             }
             None => Ok(()),
         }
