@@ -102,6 +102,27 @@ fn go_tool_pprof_reads_our_protobuf() {
 }
 
 #[test]
+fn go_tool_pprof_keeps_functions_of_rust_apart() {
+    if !Path::new(GO).exists() {
+        skip!("no {GO} (golang-go)");
+    }
+    let directory = TempDir::new("report-pprof-rust");
+    let home = directory.path();
+    let (named, file) = (home.join("named.heap"), home.join("r.pb.gz"));
+    let profile = "--- symbol\nbinary=/opt/server\n0x0000000000401000 <a::Log as a::Store>::put\n\
+                   0x0000000000402000 <a::Map as a::Store>::put\n---\n--- heap\nheap profile: 2: 3000 [0: 0] @ heap_v2/1\n\
+                   1: 1000 [0: 0] @ 0x401000\n1: 2000 [0: 0] @ 0x402000\n";
+    fs::write(&named, profile).expect("a profile");
+    jeprobe(home, &["report", "-o", text(&file), text(&named)]).ok().discard();
+    let pprof = Run::new(GO).dir(home).env("HOME", home).env("PPROF_TMPDIR", home);
+    let top = pprof.args(["tool", "pprof", "-top", "-unit=B", "-nodefraction=0", text(&file)]).finish().ok();
+    let row = |name: &str| top.stdout.lines().find(|line| line.ends_with(name)).map(str::trim_start);
+    for (name, bytes) in [("  <a::Log as a::Store>::put", "1000B "), ("  <a::Map as a::Store>::put", "2000B ")] {
+        assert!(row(name).is_some_and(|row| row.starts_with(bytes)), "{name}: {top}");
+    }
+}
+
+#[test]
 fn pprof_and_symbolized_profiles_print_as_the_original() {
     let directory = TempDir::new("report-again");
     for inputs in [["./cpp", "cpp.heap"], ["./leak", "hand.heap"], ["./mix", "mix_unbias_true.heap"]] {

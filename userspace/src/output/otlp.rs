@@ -14,7 +14,9 @@ use std::io::{self, Write};
 use prost::Message as _;
 
 use super::parts::Parts;
-use super::pprof::{Locations, Strings, code_files, comments, sample_types, thread_tags, type_name, type_unit};
+use super::pprof::{
+    Locations, Strings, code_files, comments, sample_types, system_name, thread_tags, type_name, type_unit,
+};
 use super::select::{Options, Selection};
 use super::view::Frame;
 use super::whole::Whole;
@@ -227,8 +229,7 @@ impl Tables {
                 lines: Vec::new(),
             };
             for frame in &frames[group.first as usize..group.end as usize] {
-                let full = if frame.is_named { frame.full.as_str() } else { "" };
-                let key = (self.string(&frame.name), self.string(full), self.string(&frame.file));
+                let key = (self.string(&frame.name), self.string(system_name(frame)), self.string(&frame.file));
                 let next = self.dictionary.function_table.len() as i32;
                 let function_index = *functions.entry(key).or_insert(next);
                 if function_index == next {

@@ -208,8 +208,7 @@ fn describe(
         let mut location =
             proto::Location { id, mapping_id: mapping_id.unwrap_or(0), address: group.address, line: Vec::new() };
         for frame in &frames[group.first as usize..group.end as usize] {
-            let full = if frame.is_named { frame.full.as_str() } else { "" };
-            let key = (strings.of(&frame.name), strings.of(full), strings.of(&frame.file));
+            let key = (strings.of(&frame.name), strings.of(system_name(frame)), strings.of(&frame.file));
             let next = functions.len() as u64 + 1;
             let function_id = *functions.entry(key).or_insert(next);
             if function_id == next {
@@ -232,6 +231,15 @@ fn describe(
         }
         message.location.push(location);
     }
+}
+
+/// The complete name, for readers that want more than the short one.
+///
+/// Of functions whose names are equal pprof takes the name for one of C++ and cuts what stands in brackets, which would make
+/// `<A as Store>::put` and `<B as Store>::put` one function. Such a name has no second one: it is left as it is then.
+pub(super) fn system_name(frame: &Frame) -> &str {
+    let is_cut = frame.full == frame.name && frame.name.contains(['<', '>', '(', ')', '[', ']', '{', '}']);
+    if frame.is_named && !is_cut { &frame.full } else { "" }
 }
 
 /// Mappings that hold code, the main program's first.
