@@ -309,6 +309,77 @@ fn a_series_has_differences_and_a_timeline() {
     page.end();
 }
 
+/// A difference says what both sides rest on, its source what changed, and that the source was changed since.
+#[test]
+fn a_difference_tells_both_sides_and_the_lines_that_changed() {
+    if let Some(why) = browser::missing() {
+        skip!("{why}");
+    }
+    let directory = TempDir::new("web-difference");
+    let source = directory.join("grow.c");
+    let text = "#include <stdlib.h>\nvoid *volatile kept;\nint main(int count, char **arguments) {\n  \
+                for (int at = 0; at < count; at++)\n    kept = malloc(4 << 20);\n  return 0;\n}\n";
+    std::fs::write(&source, text).expect("a source");
+    let program = directory.join("grow");
+    Run::new("cc").args(["-g", "-O0", "-o"]).args([&program, &source]).finish().ok().discard();
+    let file = |name: &str, interval: u32, arguments: &[&str]| {
+        let prefix = directory.join(name);
+        let conf = format!("prof:true,prof_final:true,lg_prof_sample:{interval},prof_prefix:{}", prefix.display());
+        Run::preloaded(&program).args(arguments).conf(&conf).finish().ok().discard();
+        let files = directory.files(".heap");
+        let of = |path: &&PathBuf| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(name));
+        files.iter().find(of).expect("a profile at the end").clone()
+    };
+    let (exact, sampled) = (file("exact", 0, &[]), file("sampled", 12, &["more", "more"]));
+    let page = Page::of_series(&[sampled], &["--base", exact.to_str().expect("a UTF-8 path")]);
+    let browser = page.opened();
+    let summary = browser.text("document.getElementById('summary').innerText");
+    assert!(summary.contains("one per 4.0 KiB; before: every allocation counted"), "{summary}");
+    browser.press("4");
+    drawn(&browser, "source");
+    browser.wait("document.querySelector('table.code tr.hot')");
+    let hot = browser.text("document.querySelector('table.code tr.hot').innerText");
+    assert!(hot.starts_with("+8.0 MiB") && hot.contains("malloc(4 << 20)"), "{hot}");
+    let remarks = "[...document.querySelectorAll('.remark')].map((remark) => remark.innerText).join()";
+    assert_eq!(browser.text(remarks), "");
+    let later = std::fs::File::options()
+        .append(true)
+        .open(&source)
+        .and_then(|file| file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_mins(1)));
+    later.expect("a time");
+    browser.open("about:blank");
+    browser.open(&format!("{}#view=source", page.url));
+    browser.wait("document.querySelector('.remark')");
+    let said = browser.text(remarks);
+    assert!(said.contains("grow.c is newer than the program"), "{said}");
+    assert_eq!(browser.log(), "");
+    page.end();
+}
+
+/// Profiles of another kind have their units on the page.
+#[test]
+fn times_are_no_bytes() {
+    if let Some(why) = browser::missing() {
+        skip!("{why}");
+    }
+    let directory = TempDir::new("web-contention");
+    let path = directory.join("waits.prof");
+    let body = "--- contention:\ncycles/second = 1000000000\nsampling period = 1\n3000000000 3 @ 0x401175 0x4011c2\n";
+    std::fs::write(&path, body).expect("a profile");
+    let page = Page::of_series(&[path], &[]);
+    let browser = page.opened();
+    let summary = browser.text("document.getElementById('summary').innerText");
+    assert!(summary.starts_with("3.0 s time waited for locks") && !summary.contains("counted"), "{summary}");
+    let values = "[...document.querySelectorAll('#value option')].map((option) => option.innerText).join()";
+    assert_eq!(browser.text(values), "time waited for locks,waits for locks");
+    browser.press("3");
+    drawn(&browser, "table");
+    let table = browser.text("document.querySelector('table.functions tbody').innerText");
+    assert!(table.contains("3.0 s"), "{table}");
+    assert_eq!(browser.log(), "");
+    page.end();
+}
+
 /// Memory that was live before the page was opened and never sampled is said.
 #[test]
 fn memory_from_before_is_a_remark_of_the_page() {

@@ -33,17 +33,17 @@ fn selected(selection: &Selection<'_>, options: &Options) -> Graph {
 }
 
 fn title(options: &Options, subject: &str) -> String {
-    format!("{subject}: {}", options.value.title())
+    format!("{subject}: {}", options.title())
 }
 
 fn scene(selection: &Selection<'_>, options: &Options, subject: &str) -> Scene {
     let graph = selected(selection, options);
-    let is_bytes = options.value.is_bytes();
+    let unit = options.unit();
     let lines = vec![
-        format!("{}{}", human(selection.total(), is_bytes), selection.remark()),
+        format!("{}{}", human(selection.total(), &unit), selection.remark()),
         if graph.nodes.is_empty() { "nothing to show".to_owned() } else { graph.left_out() },
     ];
-    let amount = |value: f64| human(value, is_bytes);
+    let amount = |value: f64| human(value, &unit);
     call_graph(&graph, &Labels { title: title(options, subject), lines, amount: &amount })
 }
 
@@ -104,16 +104,15 @@ pub(super) fn by_dot(
 
 /// A flame graph.
 fn flame(selection: &Selection<'_>, options: &Options, subject: &str, out: &mut dyn Write) -> io::Result<()> {
-    let is_bytes = options.value.is_bytes();
-    let change = human(selection.total(), is_bytes);
+    let unit = options.unit();
+    let change = human(selection.total(), &unit);
     let (lines, subtitle) = if selection.has_base() {
         let sign = if selection.total() > 0.0 { "+" } else { "" };
         (folded::differences(selection, options), format!("{subject}: {sign}{change}; red grew, blue shrank"))
     } else {
         (folded::lines(selection, options), format!("{subject}: {change}{}", selection.remark()))
     };
-    let unit = if is_bytes { "bytes" } else { "objects" };
-    let title = format!("Heap: {}", options.value.title());
+    let title = format!("{}: {}", options.kind.title(), options.title());
     flame::write(&lines, &Flame { title, subtitle, unit, is_icicle: false }, out)
 }
 
@@ -135,7 +134,7 @@ pub(super) fn html(selection: &Selection<'_>, options: &Options, subject: &str, 
         out,
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{heading}</title>\n<style>{STYLE}</style></head>\
          <body>\n<h1>{heading}</h1>\n<p>{}</p>\n",
-        escaped(&human(selection.total(), options.value.is_bytes()))
+        escaped(&human(selection.total(), &options.unit()))
     )?;
     let profile = selection.profile();
     let since = profile.allocated_since().filter(|_| options.value.is_cumulative());
@@ -166,7 +165,7 @@ pub(super) fn html(selection: &Selection<'_>, options: &Options, subject: &str, 
 
 fn table(selection: &Selection<'_>, options: &Options, out: &mut dyn Write) -> io::Result<()> {
     let table = Table::new(selection, options);
-    let is_bytes = options.value.is_bytes();
+    let unit = options.unit();
     writeln!(
         out,
         "<h2>Table</h2>\n<table><thead><tr><th>flat</th><th>flat %</th><th>cumulative</th><th>cumulative %</th><th>name</th>\
@@ -177,9 +176,9 @@ fn table(selection: &Selection<'_>, options: &Options, out: &mut dyn Write) -> i
         writeln!(
             out,
             "<tr><td>{}</td><td>{:.1}</td><td>{}</td><td>{:.1}</td><td>{}</td></tr>",
-            human(row.flat, is_bytes),
+            human(row.flat, &unit),
             share(row.flat),
-            human(row.cumulative, is_bytes),
+            human(row.cumulative, &unit),
             share(row.cumulative),
             escaped(&row.name)
         )?;

@@ -87,7 +87,7 @@ pub fn explain_difference(
     let variance = before.basis(is_cumulative).variance + after.basis(is_cumulative).variance;
     if variance > 0.0 && options.value.is_bytes() {
         // Samples that both profiles hold cancel out.
-        term.say(format_args!("standard error of the difference: at most {}", human(variance.sqrt(), true)));
+        term.say(format_args!("standard error of the difference: at most {}", human(variance.sqrt(), &options.unit())));
     }
 }
 
@@ -112,7 +112,7 @@ pub fn explain_unmatched(selections: &[&Selection<'_>], options: &Options, term:
             shown += stack.numbers[options.value as usize];
             Ok(())
         });
-        let amount = |value: f64| human(value, options.value.is_bytes());
+        let amount = |value: f64| human(value, &options.unit());
         let share = 100.0 * shown / first.total();
         term.say(format_args!(
             "--focus and --ignore leave {} of {}, {share:.1}%; percentages are of what is left",

@@ -47,7 +47,7 @@ pub fn run(args: &FlamegraphArgs, term: &mut Term) -> Result<Outcome> {
         let symbols = name(&loaded.profile, &loaded.sources);
         let old = Selection::new(&loaded.profile, &symbols, options.value);
         explain_unmatched(&[&selection, &old], &options, term);
-        let change = human(old.total(), options.value.is_bytes());
+        let change = human(old.total(), &options.unit());
         flame.subtitle = format!("{}; before, {}: {change}; red grew, blue shrank", flame.subtitle, loaded.subject);
         lines = differences(&folded::lines(&old, &options), &lines);
         before = Some(loaded.profile);
@@ -115,11 +115,11 @@ fn write_picture(
 }
 
 fn words(selection: &Selection<'_>, options: &Options, subject: &str, is_icicle: bool) -> Flame {
-    let is_bytes = options.value.is_bytes();
+    let unit = options.unit();
     Flame {
-        title: format!("Heap: {}", options.value.title()),
-        subtitle: format!("{subject}: {}{}", human(selection.total(), is_bytes), selection.remark()),
-        unit: if is_bytes { "bytes" } else { "objects" },
+        title: format!("{}: {}", options.kind.title(), options.title()),
+        subtitle: format!("{subject}: {}{}", human(selection.total(), &unit), selection.remark()),
+        unit,
         is_icicle,
     }
 }

@@ -243,7 +243,7 @@ pub(super) fn with_rows(options: Options, args: &RowArgs) -> Options {
 
 pub(super) fn regex(pattern: Option<&String>) -> Result<Option<Regex>, Error> {
     let compile = |pattern: &String| {
-        Regex::new(pattern).map_err(|error| {
+        Regex::new(&unmarked(pattern)).map_err(|error| {
             // The last line of several says what is wrong; those before point at the place.
             let text = error.to_string();
             let why = text.lines().last().unwrap_or_default();
@@ -251,6 +251,13 @@ pub(super) fn regex(pattern: Option<&String>) -> Result<Option<Regex>, Error> {
         })
     };
     pattern.map(compile).transpose()
+}
+
+/// A pattern without the mark of inlined functions that tables put behind names, and that is no part of them.
+fn unmarked(pattern: &str) -> String {
+    let (name, end) = pattern.strip_suffix('$').map_or((pattern, ""), |name| (name, "$"));
+    let marks = [" (inline)", r" \(inline\)"];
+    format!("{}{end}", marks.iter().find_map(|mark| name.strip_suffix(mark)).unwrap_or(name))
 }
 
 /// Name of a file without its directories, for titles.
@@ -283,5 +290,19 @@ fn granularity(args: GranularityArgs) -> Granularity {
         GranularityArgs { files: true, .. } => Granularity::Files,
         GranularityArgs { addresses: true, .. } => Granularity::Addresses,
         _ => Granularity::Functions,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unmarked;
+
+    #[test]
+    fn names_of_tables_are_patterns() {
+        for pattern in ["put (inline)", r"put \(inline\)", "put"] {
+            assert_eq!(unmarked(pattern), "put");
+            assert_eq!(unmarked(&format!("^{pattern}$")), "^put$");
+        }
+        assert_eq!(unmarked("(inline)"), "(inline)");
     }
 }

@@ -63,6 +63,16 @@ impl Measure {
 }
 
 impl Kind {
+    /// What is measured, for headings.
+    pub fn title(&self) -> &'static str {
+        match self {
+            Kind::Heap => "Heap",
+            Kind::Contention => "Contention",
+            Kind::Cpu => "CPU",
+            Kind::Other { .. } => "Profile",
+        }
+    }
+
     /// What stands in the place of bytes.
     pub fn amount(&self) -> Measure {
         match self {

@@ -80,7 +80,9 @@ fn print(
     costs: &[Cost],
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let event_names: Vec<&str> = events.iter().map(|value| value.name()).collect();
+    // Names are words there.
+    let name = |value: &Value| value.name_in(profile.kind()).replace(char::is_whitespace, "_");
+    let event_names: Vec<String> = events.iter().map(name).collect();
     writeln!(out, "# callgrind format\nversion: 1\ncreator: jeprobe")?;
     if let Some(pid) = profile.pid() {
         writeln!(out, "pid: {pid}")?;

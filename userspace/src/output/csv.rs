@@ -1,7 +1,7 @@
 //! The table as comma-separated values (RFC 4180), for spreadsheets and scripts.
 //!
 //! `function,flat_bytes,flat_percent,cumulative_bytes,cumulative_percent`; the first word is what a row is, `bytes` or
-//! `objects` the unit. Whole numbers, cut at the point, whose flat column sums up to the text table's total. With a base the
+//! `objects` the unit, in profiles of another kind theirs. Whole numbers, cut at the point, whose flat column sums up to the text table's total. With a base the
 //! numbers are differences.
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
         Granularity::Files => "file",
         Granularity::Addresses => "address",
     };
-    let unit = if options.value.is_bytes() { "bytes" } else { "objects" };
+    let unit = options.unit();
     write!(out, "{row},flat_{unit},flat_percent,cumulative_{unit},cumulative_percent\r\n")?;
     let share = |value: f64| if table.shown == 0.0 { 0.0 } else { value * 100.0 / table.shown };
     let mut whole = Whole::default();

@@ -158,7 +158,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
 
 /// Writes the rows as comma-separated values.
 pub fn write_csv(selection: &Selection<'_>, options: &Options, mut out: impl Write) -> io::Result<()> {
-    let unit = if options.value.is_bytes() { "bytes" } else { "objects" };
+    let unit = options.unit();
     write!(
         out,
         "name,state,flat_before_{unit},flat_after_{unit},cumulative_before_{unit},cumulative_after_{unit}\r\n"

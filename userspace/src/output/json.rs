@@ -2,19 +2,20 @@
 //!
 //! ```text
 //! { "schema": "jeprobe-report", "version": 1, "producer": "jeprobe 0.1.0",
-//!   "subject": "a.heap", "value": "inuse_space", "has_base": false,
+//!   "subject": "a.heap", "value": "inuse_space", "unit": "bytes", "has_base": false,
 //!   "process": { "pid": 12, "program": "/bin/x" },               null where unknown
 //!   "sample_interval_bytes": 524288,                             0 = every object is counted
 //!   "estimates": [ { "value": "inuse_space", "samples": 90, "standard_error": …, "finest_interval_bytes": …, "coarsest_interval_bytes": … } ],
 //!   "columns": [ "inuse_space", "inuse_objects", "alloc_space", "alloc_objects" ],
 //!   "totals": { "inuse_space": …, "inuse_objects": …, "alloc_space": …, "alloc_objects": … },
+//!                                                                of another kind: two, such as "delay" and "contentions"
 //!   "losses": [ { "reason": "ring-full", "count": 3, "meaning": …, "remedy": … } ],
 //!   "notes": [ … ], "counters": { "samples": 13 }, "configuration": { … },
 //!   "alloc_since": "attach",                                     "start" where the allocated are counted from the process's start
 //!   "addresses": { "all": 40, "unnamed": 2 },
 //!   "mappings": [ { "start": "0x…", "end": "0x…", "offset": "0x…", "path": …, "build_id": "…", "deleted": false } ],
 //!   "rows": [ { "name": …, "flat": …, "cumulative": … } ],       the chosen value, sorted; what a row is: "granularity"
-//!   "stacks": [ { "frames": [ids, leaf first], "numbers": [four, as in "columns"], "base": [four, with a base only] } ],
+//!   "stacks": [ { "frames": [ids, leaf first], "numbers": [as in "columns"], "base": [the same, with a base only] } ],
 //!   "frames": [ { "name", "full_name", "file", "line", "address": "0x…", "module", "inlined", "named" } ] }
 //! ```
 //!
@@ -31,7 +32,7 @@ use super::speedscope::comma;
 use super::table::Table;
 use super::view::Frame;
 use crate::image::debugfile::hex;
-use crate::model::Profile;
+use crate::model::{Kind, Profile};
 
 /// Version of the schema above.
 pub const VERSION: u32 = 1;
@@ -40,18 +41,21 @@ pub const VERSION: u32 = 1;
 pub fn write(selection: &Selection<'_>, options: &Options, subject: &str, mut out: impl Write) -> io::Result<()> {
     let profile = selection.profile();
     let (all, unnamed) = selection.symbols().counts();
+    let kind = profile.kind();
+    let values = Value::of_kind(kind);
     let head = json!({
         "schema": "jeprobe-report",
         "version": VERSION,
         "producer": concat!("jeprobe ", env!("CARGO_PKG_VERSION")),
         "subject": subject,
-        "value": options.value.name(),
+        "value": options.value.name_in(kind),
+        "unit": options.unit(),
         "has_base": selection.has_base(),
         "process": { "pid": profile.pid(), "program": profile.program().map(|path| path.to_string_lossy()) },
         "sample_interval_bytes": profile.interval().0,
         "estimates": estimates(profile),
-        "columns": Value::ALL.map(Value::name),
-        "totals": named(selection.totals()),
+        "columns": values.iter().map(|value| value.name_in(kind)).collect::<Vec<_>>(),
+        "totals": named(selection.totals(), kind),
         "losses": losses(profile),
         "notes": profile.notes(),
         "counters": profile.counters().iter().map(|(name, count)| (name.clone(), json!(count))).collect::<serde_json::Map<_, _>>(),
@@ -78,9 +82,9 @@ pub fn write(selection: &Selection<'_>, options: &Options, subject: &str, mut ou
     write!(out, "],\n\"stacks\":[")?;
     let mut place = 0;
     let frames = selection.walk(options, |stack, _| {
-        let mut entry = json!({ "frames": stack.frames, "numbers": stack.numbers });
+        let mut entry = json!({ "frames": stack.frames, "numbers": stack.numbers[..values.len()] });
         if selection.has_base() {
-            entry["base"] = json!(selection.base_of(stack.id));
+            entry["base"] = json!(selection.base_of(stack.id)[..values.len()]);
         }
         let written = write!(out, "{}\n{entry}", comma(place));
         place += 1;
@@ -93,11 +97,11 @@ pub fn write(selection: &Selection<'_>, options: &Options, subject: &str, mut ou
     writeln!(out, "]}}")
 }
 
-fn named(numbers: Numbers) -> Json {
-    Value::ALL.into_iter().map(|value| (value.name().to_owned(), json!(numbers[value as usize]))).collect()
+fn named(numbers: Numbers, kind: &Kind) -> Json {
+    Value::of_kind(kind).iter().map(|value| (value.name_in(kind), json!(numbers[*value as usize]))).collect()
 }
 
-/// What the totals of bytes rest on.
+/// What the totals of bytes rest on; of other kinds there are none.
 fn estimates(profile: &Profile) -> Vec<Json> {
     let of = |value: Value| {
         let basis = profile.basis(value.is_cumulative());
@@ -109,7 +113,8 @@ fn estimates(profile: &Profile) -> Vec<Json> {
             "coarsest_interval_bytes": basis.coarsest.0,
         })
     };
-    [Value::InuseSpace, Value::AllocSpace].into_iter().map(of).collect()
+    let amounts = [Value::InuseSpace, Value::AllocSpace];
+    amounts.into_iter().filter(|_| *profile.kind() == Kind::Heap).map(of).collect()
 }
 
 fn losses(profile: &Profile) -> Vec<Json> {

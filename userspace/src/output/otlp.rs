@@ -14,9 +14,7 @@ use std::io::{self, Write};
 use prost::Message as _;
 
 use super::parts::Parts;
-use super::pprof::{
-    Locations, Strings, code_files, comments, sample_types, system_name, thread_tags, type_name, type_unit,
-};
+use super::pprof::{Locations, Strings, code_files, comments, sample_types, system_name, thread_tags, type_unit};
 use super::select::{Options, Selection};
 use super::view::Frame;
 use super::whole::Whole;
@@ -66,8 +64,8 @@ pub fn write(selection: &Selection<'_>, options: &Options, mut out: impl Write) 
         .map(|(value, samples)| {
             let kind = profile.kind();
             let mut message = proto::Profile {
-                sample_type: Some(tables.value_type(&type_name(kind, *value), &type_unit(kind, *value))),
-                profile_id: profile_id(&type_name(kind, *value), &samples),
+                sample_type: Some(tables.value_type(&value.name_in(kind), &type_unit(kind, *value))),
+                profile_id: profile_id(&value.name_in(kind), &samples),
                 samples,
                 attribute_indices: comments.clone(),
                 ..proto::Profile::default()

@@ -99,7 +99,7 @@ fn sorted(names: HashMap<String, u32>, examples: &[Frame], sums: HashMap<Box<[u3
 fn name(frame: &Frame, granularity: Granularity) -> String {
     match granularity {
         Granularity::Functions => frame.name.clone(),
-        _ => frame.key(granularity),
+        _ => Frame { is_inlined: false, ..frame.clone() }.key(granularity),
     }
 }
 

@@ -40,7 +40,7 @@ pub fn write(selection: &Selection<'_>, options: &Options, out: impl Write) -> i
     let types = sample_types(selection);
     let mut message = proto::Profile {
         sample_type: types.iter().map(|value| value_type(profile.kind(), *value, &mut strings)).collect(),
-        default_sample_type: strings.of(&type_name(profile.kind(), options.value)),
+        default_sample_type: strings.of(&options.value.name_in(profile.kind())),
         ..proto::Profile::default()
     };
     if *profile.kind() == Kind::Heap {
@@ -104,22 +104,13 @@ pub(super) fn sample_types(selection: &Selection<'_>) -> Vec<Value> {
     order.into_iter().filter(|value| profile.has_cumulative() || !value.is_cumulative()).collect()
 }
 
-/// The name of a value as a sample type.
-pub(super) fn type_name(kind: &Kind, value: Value) -> String {
-    match (kind, value.is_bytes()) {
-        (Kind::Heap, _) => value.name().to_owned(),
-        (kind, true) => kind.amount().name,
-        (kind, false) => kind.count().name,
-    }
-}
-
-/// Its unit.
+/// The unit of a value as a sample type.
 pub(super) fn type_unit(kind: &Kind, value: Value) -> String {
     if value.is_bytes() { kind.amount().unit } else { kind.count().unit }
 }
 
 fn value_type(kind: &Kind, value: Value, strings: &mut Strings) -> proto::ValueType {
-    proto::ValueType { kind: strings.of(&type_name(kind, value)), unit: strings.of(&type_unit(kind, value)) }
+    proto::ValueType { kind: strings.of(&value.name_in(kind)), unit: strings.of(&type_unit(kind, value)) }
 }
 
 /// Key and text of everything known of the origin of a thread's samples.

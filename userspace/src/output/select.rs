@@ -15,7 +15,7 @@
 use regex::Regex;
 
 use super::style::Style;
-use crate::model::{Kind, Profile, StackId, Values};
+use crate::model::{Kind, Measure, Profile, StackId, Values};
 use crate::symbolize::{Function, Site, Symbols};
 
 /// Functions of allocators, by short name: jeprof's list for heap profiles.
@@ -34,6 +34,10 @@ const ALLOCATOR_FUNCTIONS: &[&str] = &[
 
 /// Beginnings of Rust paths in jeprobe's own allocator: linked into a program, it has no file that tells its frames.
 const OWN_CRATES: &[&str] = &["jeprobe_alloc::", "jeprobe_capi::"];
+
+/// Beginnings of Rust paths between a collection and the allocator: as little of the user as `operator new` is.
+const RUST_ALLOCATION: &[&str] =
+    &["alloc::alloc::", "alloc::raw_vec::", "__rustc::__r", "__rust_alloc", "__rust_realloc"];
 
 /// Which number of a stack is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,8 +77,45 @@ impl Value {
         }
     }
 
+    /// The amount, not the count: bytes, in profiles of another kind what stands in their place.
     pub fn is_bytes(self) -> bool {
         matches!(self, Value::InuseSpace | Value::AllocSpace)
+    }
+
+    /// Those that profiles of a kind have: only of a heap, what is in use is not all that ever was.
+    pub fn of_kind(kind: &Kind) -> &'static [Value] {
+        if *kind == Kind::Heap { &Value::ALL } else { &Value::ALL[..2] }
+    }
+
+    /// [`Value::name`] in a profile of a kind.
+    pub fn name_in(self, kind: &Kind) -> String {
+        match kind {
+            Kind::Heap => self.name().to_owned(),
+            kind => self.measure(kind).name,
+        }
+    }
+
+    /// [`Value::title`] in a profile of a kind.
+    pub fn title_in(self, kind: &Kind) -> String {
+        let title = match (kind, self.is_bytes()) {
+            (Kind::Heap, _) => self.title(),
+            (Kind::Contention, true) => "time waited for locks",
+            (Kind::Contention, false) => "waits for locks",
+            (Kind::Cpu, true) => "processor time",
+            (Kind::Cpu, false) => "samples",
+            (Kind::Other { .. }, _) => return self.measure(kind).name,
+        };
+        title.to_owned()
+    }
+
+    /// What a number of the value counts in a profile of a kind: `bytes`, `objects`, `nanoseconds`, `samples`.
+    pub fn unit_in(self, kind: &Kind) -> String {
+        let Measure { name, unit } = self.measure(kind);
+        if unit.is_empty() || unit == "count" { name } else { unit }
+    }
+
+    fn measure(self, kind: &Kind) -> Measure {
+        if self.is_bytes() { kind.amount() } else { kind.count() }
     }
 
     pub fn is_cumulative(self) -> bool {
@@ -146,6 +187,18 @@ pub struct Options {
     pub limit: Option<usize>,
     /// In call graphs, every call between the functions that are shown.
     pub all_edges: bool,
+}
+
+impl Options {
+    /// See [`Value::title_in`].
+    pub fn title(&self) -> String {
+        self.value.title_in(&self.kind)
+    }
+
+    /// See [`Value::unit_in`].
+    pub fn unit(&self) -> String {
+        self.value.unit_in(&self.kind)
+    }
 }
 
 /// The four values of a stack, unbiased, indexed by [`Value`]: bytes in use, objects in use, bytes and objects allocated.
@@ -269,7 +322,7 @@ fn is_listed(short: &str) -> bool {
         || name.strip_prefix('_').is_some_and(listed)
         || name.contains("TCMalloc")
         || name.starts_with("tcmalloc::")
-        || OWN_CRATES.iter().any(|path| name.trim_start_matches('<').starts_with(path))
+        || OWN_CRATES.iter().chain(RUST_ALLOCATION).any(|path| name.trim_start_matches('<').starts_with(path))
 }
 
 #[cfg(test)]
@@ -307,6 +360,8 @@ mod tests {
             (7, Site { label: "libx.so+0x7".into(), ..Site::default() }),
             (8, site(&["malloc", "load"])),
             (9, site(&["<jeprobe_alloc::Jeprobe as core::alloc::GlobalAlloc>::alloc"])),
+            (10, site(&["alloc::alloc::alloc", "<alloc::raw_vec::RawVec<u8>>::with_capacity_in", "read"])),
+            (11, site(&["<alloc::alloc::Global as core::alloc::Allocator>::allocate"])),
         ])
     }
 
@@ -347,6 +402,23 @@ mod tests {
             "Total: 10 B\n10 100.0% 100.0% 10 100.0% load\n0 0.0% 100.0% 10 100.0% helper (inline)\n0 0.0% 100.0% 10 100.0% \
              make_all\n"
         );
+    }
+
+    #[test]
+    fn what_lies_between_a_collection_of_rust_and_the_allocator_is_no_row() {
+        let read = "Total: 10 B\n10 100.0% 100.0% 10 100.0% read\n0 0.0% 100.0% 10 100.0% main\n";
+        assert_eq!(table(&profile(&[(&[1, 10, 5], 10)]), &Options::default()), read);
+        assert_eq!(table(&profile(&[(&[1, 11, 10, 5], 10)]), &Options::default()), read);
+        let kept = table(&profile(&[(&[10, 5], 10)]), &Options { keep_allocator: true, ..Options::default() });
+        assert!(kept.contains("10 100.0% 100.0% 10 100.0% alloc::alloc::alloc (inline)\n"), "{kept}");
+    }
+
+    #[test]
+    fn of_rows_that_hold_the_same_those_come_first_that_lead_to_more() {
+        let table = table(&profile(&[(&[3, 6, 5], 10), (&[3, 5], 10)]), &Options::default());
+        let names: Vec<&str> =
+            table.lines().skip(1).filter_map(|line| line.rsplit_once("% ")).map(|row| row.1).collect();
+        assert_eq!(names, ["make", "main", "helper (inline)", "make_all"]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::callgrind::values;
 use super::paths::Paths;
 use super::select::{Options, Selection, Value};
 use super::whole::Whole;
+use crate::model::Kind;
 
 /// Writes the file; `subject` names what was profiled.
 pub fn write(selection: &Selection<'_>, options: &Options, subject: &str, mut out: impl Write) -> io::Result<()> {
@@ -34,13 +35,18 @@ pub fn write(selection: &Selection<'_>, options: &Options, subject: &str, mut ou
     write!(out, "]}},\"profiles\":[")?;
     for (place, value) in values.iter().enumerate() {
         write!(out, "{}", comma(place))?;
-        one(&paths, *value, &mut out)?;
+        one(&paths, *value, &options.kind, &mut out)?;
     }
     writeln!(out, "]}}")
 }
 
-fn one(paths: &Paths, value: Value, out: &mut impl Write) -> io::Result<()> {
-    let unit = if value.is_bytes() { "bytes" } else { "none" };
+fn one(paths: &Paths, value: Value, kind: &Kind, out: &mut impl Write) -> io::Result<()> {
+    // Its units are these, and some of seconds.
+    let unit = match value.unit_in(kind).as_str() {
+        "bytes" => "bytes",
+        "nanoseconds" => "nanoseconds",
+        _ => "none",
+    };
     let shown = || {
         let mut whole = Whole::default();
         paths
@@ -52,8 +58,8 @@ fn one(paths: &Paths, value: Value, out: &mut impl Write) -> io::Result<()> {
     let total = shown().fold(0_i128, |sum, (_, weight)| sum.saturating_add(weight));
     write!(
         out,
-        r#"{{"type":"sampled","name":"{}","unit":"{unit}","startValue":0,"endValue":{total},"samples":["#,
-        value.name()
+        r#"{{"type":"sampled","name":{},"unit":"{unit}","startValue":0,"endValue":{total},"samples":["#,
+        json!(value.name_in(kind))
     )?;
     for (place, (path, _)) in shown().enumerate() {
         write!(out, "{}{}", comma(place), json!(path.frames))?;

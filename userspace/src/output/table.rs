@@ -23,7 +23,7 @@ pub struct Row {
     pub cumulative: f64,
 }
 
-/// The rows that are not all 0, sorted.
+/// The rows that are not all 0, sorted: of equal ones what holds more with its calls comes first, then by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     pub rows: Vec<Row>,
@@ -58,16 +58,16 @@ impl Table {
             .collect();
         let shown = rows.iter().map(|row| row.flat).sum::<f64>();
         let shown = if selection.has_base() && is_nothing(shown) { 0.0 } else { shown };
-        rows.sort_by(|a, b| falling(a, b, options.sort).then_with(|| a.name.cmp(&b.name)));
+        rows.sort_by(|a, b| falling(a, b, options.sort));
         Table { rows, total: selection.total(), shown }
     }
 }
 
 fn falling(a: &Row, b: &Row, sort: Sort) -> Ordering {
-    let key = |row: &Row| match sort {
-        Sort::Flat => row.flat,
-        Sort::Cumulative => row.cumulative,
-        Sort::Name => 0.0,
+    let keys = |row: &Row| match sort {
+        Sort::Flat => [row.flat, row.cumulative],
+        Sort::Cumulative => [row.cumulative, 0.0],
+        Sort::Name => [0.0; 2],
     };
-    key(b).partial_cmp(&key(a)).unwrap_or(Ordering::Equal)
+    keys(b).partial_cmp(&keys(a)).unwrap_or(Ordering::Equal).then_with(|| a.name.cmp(&b.name))
 }

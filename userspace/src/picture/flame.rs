@@ -32,8 +32,8 @@ const FLUID: &str = "var fluiddrawing = true;";
 pub struct Flame {
     pub title: String,
     pub subtitle: String,
-    /// Of the numbers: bytes or objects.
-    pub unit: &'static str,
+    /// Of the numbers: bytes, objects, nanoseconds and so on.
+    pub unit: String,
     /// Root at the top.
     pub is_icicle: bool,
 }
@@ -51,12 +51,12 @@ pub fn write(lines: &[String], flame: &Flame, mut out: impl Write) -> io::Result
     let left = match &gone {
         Some(_) => "; nothing is left, widths are those of before".to_owned(),
         None => gone_bytes(lines).map_or_else(String::new, |gone| {
-            format!("; {} of stacks that are gone have no width", human(gone, flame.unit == "bytes"))
+            format!("; {} of stacks that are gone have no width", human(gone, &flame.unit))
         }),
     };
     graph.subtitle = Some(format!("{}{left}", flame.subtitle));
     graph.negate_differentials = gone.is_some();
-    flame.unit.clone_into(&mut graph.count_name);
+    graph.count_name.clone_from(&flame.unit);
     graph.image_width = Some(WIDTH);
     graph.font_size = usize::from(FONT_SIZE);
     graph.font_width = LETTER;
@@ -171,23 +171,24 @@ fn fit(label: &str, room: f64) -> String {
     }
 }
 
-/// Bytes with a binary unit, objects as they are.
-pub fn human(value: f64, is_bytes: bool) -> String {
-    if !is_bytes {
-        return format!("{value:.0} objects");
+/// Bytes with a binary unit, nanoseconds with one of seconds, all others as they are.
+pub fn human(value: f64, unit: &str) -> String {
+    match unit {
+        "bytes" => scaled(value, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"]),
+        "nanoseconds" => scaled(value, 1000.0, &["ns", "us", "ms", "s"]),
+        _ => format!("{:.0} {unit}", value.round() + 0.0),
     }
-    if value.abs() < 1024.0 {
-        // Adding 0 takes the sign of what is less than half a byte.
-        return format!("{:.0} B", value.round() + 0.0);
+}
+
+/// In the first unit that a number has fewer than `step` of, or the last.
+fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
+    let mut at = 0;
+    while value.abs() >= step && at + 1 < units.len() {
+        value /= step;
+        at += 1;
     }
-    let mut value = value / 1024.0;
-    for unit in ["KiB", "MiB", "GiB"] {
-        if value.abs() < 1024.0 {
-            return format!("{value:.1} {unit}");
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} TiB")
+    // Adding 0 takes the sign of what is less than half a one.
+    if at == 0 { format!("{:.0} {}", value.round() + 0.0, units[0]) } else { format!("{value:.1} {}", units[at]) }
 }
 
 #[cfg(test)]
@@ -197,17 +198,20 @@ mod tests {
     fn svg(lines: &[&str], is_icicle: bool) -> String {
         let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
         let mut out = Vec::new();
-        let flame = Flame { title: "Heap".into(), subtitle: "of it".into(), unit: "bytes", is_icicle };
+        let flame = Flame { title: "Heap".into(), subtitle: "of it".into(), unit: "bytes".into(), is_icicle };
         write(&lines, &flame, &mut out).expect("memory");
         String::from_utf8(out).expect("text")
     }
 
     #[test]
     fn totals_are_given_in_the_unit_that_keeps_them_short() {
-        assert_eq!(human(1023.0, true), "1023 B");
-        assert_eq!(human(-0.2, true), "0 B");
-        assert_eq!(human(3.5 * 1048576.0, true), "3.5 MiB");
-        assert_eq!(human(2048.0, false), "2048 objects");
+        assert_eq!(human(1023.0, "bytes"), "1023 B");
+        assert_eq!(human(-0.2, "bytes"), "0 B");
+        assert_eq!(human(3.5 * 1048576.0, "bytes"), "3.5 MiB");
+        assert_eq!(human(f64::from(1 << 30) * 5000.0 * 1024.0, "bytes"), "5000.0 TiB");
+        assert_eq!(human(2048.0, "objects"), "2048 objects");
+        assert_eq!(human(80_000_000.0, "nanoseconds"), "80.0 ms");
+        assert_eq!(human(-7.2e12, "nanoseconds"), "-7200.0 s");
     }
 
     #[test]

@@ -197,14 +197,18 @@ impl App {
         Ok(Answer::json(&json))
     }
 
-    fn source(&self, query: &Query, make: fn(&Dataset, usize, Value, &[PathBuf]) -> Json) -> Result<Answer, Answer> {
-        let data = self.at(query)?;
+    fn source(&self, query: &Query, make: MakeSource) -> Result<Answer, Answer> {
+        let (data, base) = (self.at(query)?, self.named(query, "base")?);
         let name = query.text("function").ok_or_else(|| Answer::error(400, "the request names no function"))?;
-        let function = source::function(&data, name)
-            .ok_or_else(|| Answer::error(404, "no stack of this profile has this function"))?;
-        Ok(Answer::json(&make(&data, function, value(query), &self.roots)))
+        if !std::iter::once(&data).chain(&base).any(|data| source::function(data, name).is_some()) {
+            return Err(Answer::error(404, "no stack of this profile has this function"));
+        }
+        Ok(Answer::json(&make(&data, base.as_deref(), name, value(query), &self.roots)))
     }
 }
+
+/// Source or instructions of a function, with its base.
+type MakeSource = fn(&Dataset, Option<&Dataset>, &str, Value, &[PathBuf]) -> Json;
 
 fn value(query: &Query) -> Value {
     match query.number("value") {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use super::dataset::{Dataset, add};
-use super::source::{Held, places};
+use super::source::{Held, function, places};
 use crate::image::{DisasmLine, Image};
 use crate::output::Value;
 
@@ -19,11 +19,13 @@ const BYTES_MOST: u64 = 256 << 10;
 /// Functions of one name: instances of a template, say.
 const RANGES_MOST: usize = 16;
 
-/// The instructions of a function as JSON, or why there are none.
-pub(super) fn code(data: &Dataset, function: usize, value: Value, roots: &[PathBuf]) -> Json {
+/// The instructions of a function as JSON, or why there are none. Of a difference their numbers are those of after: where an
+/// instruction is in another build, nothing tells.
+pub(super) fn code(data: &Dataset, base: Option<&Dataset>, name: &str, value: Value, roots: &[PathBuf]) -> Json {
     let mut by_file: BTreeMap<usize, BTreeMap<u64, Held>> = BTreeMap::new();
     let mut errors = Vec::new();
-    for (address, held) in places(data, function).addresses {
+    let places = function(data, name).map(|function| places(data, function)).unwrap_or_default();
+    for (address, held) in places.addresses {
         match data.images.iter().position(|image| (image.start..image.end).contains(&address)) {
             // Several mappings of one file are one image.
             Some(at) => {
@@ -41,7 +43,11 @@ pub(super) fn code(data: &Dataset, function: usize, value: Value, roots: &[PathB
             Err(error) => errors.push(error),
         }
     }
-    json!({ "function": data.functions[function], "parts": parts, "errors": errors })
+    let remarks: Vec<String> = base
+        .map(|base| format!("what {} holds, not what it has more than {}", data.name, base.name))
+        .into_iter()
+        .collect();
+    json!({ "function": name, "parts": parts, "errors": errors, "remarks": remarks })
 }
 
 fn open(path: &Path, build_id: &[u8], roots: &[PathBuf]) -> Result<Image, String> {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
 
-use crate::model::Profile;
+use crate::model::{Kind, Profile};
 use crate::output::{Numbers, Options, Selection, Value};
 use crate::symbolize::Symbols;
 
@@ -46,6 +46,8 @@ pub(super) struct Node {
 /// What is to be known about the numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct About {
+    /// What the numbers measure.
+    pub(super) kind: Kind,
     pub(super) program: String,
     pub(super) pid: Option<u32>,
     pub(super) totals: Numbers,
@@ -156,6 +158,11 @@ impl Dataset {
         }
     }
 
+    /// What an address is code of.
+    pub(super) fn image(&self, address: u64) -> Option<&Mapped> {
+        self.images.iter().find(|image| (image.start..image.end).contains(&address))
+    }
+
     /// Function of a node.
     pub(super) fn function(&self, node: usize) -> usize {
         self.frames[self.nodes[node].frame as usize].function as usize
@@ -183,6 +190,7 @@ pub(super) fn add(sum: &mut Numbers, more: &Numbers) {
 
 fn about(profile: &Profile, symbols: &Symbols, totals: Numbers) -> About {
     let mut about = About {
+        kind: profile.kind().clone(),
         program: profile.program().map_or_else(String::new, |program| program.display().to_string()),
         pid: profile.pid(),
         totals,

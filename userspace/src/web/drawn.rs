@@ -8,6 +8,7 @@ use regex::Regex;
 
 use super::dataset::Dataset;
 use super::series::{basis, remarks};
+use crate::model::Kind;
 use crate::output::graph::{Limits, select};
 use crate::output::{Numbers, Value};
 use crate::picture::area::{Series, area};
@@ -72,12 +73,12 @@ pub fn graph(data: &Dataset, base: Option<&Dataset>, choice: &Choice) -> CallGra
     }
     let limits = Limits::of(choice.boxes.min(BOXES_MOST));
     let selected = select(&names, stacks.iter().map(|(keys, value)| (keys.as_slice(), *value)), &limits);
-    let is_bytes = choice.value.is_bytes();
-    let amount = |value: f64| human(value, is_bytes);
+    let unit = choice.value.unit_in(&data.about.kind);
+    let amount = |value: f64| human(value, &unit);
     let all = selected.nodes.len() + selected.dropped_nodes;
     let lines = vec![format!("{} of {all} functions, {} drawn", selected.nodes.len(), amount(selected.total))];
     let title = base.map_or_else(|| data.name.clone(), |base| format!("{} minus {}", data.name, base.name));
-    let title = format!("{title}: {}", choice.value.title());
+    let title = format!("{title}: {}", choice.value.title_in(&data.about.kind));
     let key = |at: usize| selected.nodes[at].key;
     let mut calls: Vec<_> =
         selected.edges.iter().map(|edge| (key(edge.caller), key(edge.callee), edge.value.abs())).collect();
@@ -117,17 +118,19 @@ pub fn timeline(series: &[Arc<Dataset>], value: Value) -> Scene {
         .enumerate()
         .map(|(at, data)| of(&data.about.totals) - bands.iter().map(|(_, values)| values[at]).sum::<f64>())
         .collect();
-    let is_bytes = value.is_bytes();
+    let kind = series.first().map_or(&Kind::Heap, |data| &data.about.kind);
+    let unit = value.unit_in(kind);
     let moments = series.iter().map(|data| (data.name.clone(), data.seconds)).collect();
     let subtitle = match series {
         [first, .., last] => {
-            format!("{} profiles, {} to {}; by the functions that allocated", series.len(), first.name, last.name)
+            let by = if *kind == Kind::Heap { "; by the functions that allocated" } else { "" };
+            format!("{} profiles, {} to {}{by}", series.len(), first.name, last.name)
         }
         _ => "one profile".to_owned(),
     };
-    let title = format!("Heap: {}", value.title());
+    let title = format!("{}: {}", kind.title(), value.title_in(kind));
     let remarks = basis(series, value).into_iter().chain(remarks(series, value)).collect();
-    let amount = |value: f64| human(value, is_bytes);
+    let amount = |value: f64| human(value, &unit);
     area(&Series { title, subtitle, moments, bands, rest, remarks, amount: &amount })
 }
 

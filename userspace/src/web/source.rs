@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde_json::{Value as Json, json};
 
@@ -60,20 +61,57 @@ pub(super) fn places(data: &Dataset, function: usize) -> Places {
     places
 }
 
-/// The source of a function as JSON: per file its path, the text of lines and their numbers, or why there is no text.
-pub(super) fn source(data: &Dataset, function: usize, value: Value, roots: &[PathBuf]) -> Json {
-    let mut files: Vec<(f64, Json)> = places(data, function)
+/// The lines of a function: of a profile, minus those of another where there is one.
+fn difference(data: &Dataset, base: Option<&Dataset>, name: &str) -> Places {
+    let of = |data: &Dataset| function(data, name).map(|function| places(data, function)).unwrap_or_default();
+    let mut places = of(data);
+    for (path, lines) in base.map(of).unwrap_or_default().lines {
+        let known = places.lines.entry(path).or_default();
+        for (number, before) in lines {
+            let held = known.entry(number).or_default();
+            for (numbers, before) in [(&mut held.flat, before.flat), (&mut held.cumulative, before.cumulative)] {
+                numbers.iter_mut().zip(before).for_each(|(number, before)| *number -= before);
+            }
+        }
+    }
+    places
+}
+
+/// The source of a function as JSON: per file its path, the text of lines and their numbers, or why there is no text. With a
+/// base, numbers are differences.
+pub(super) fn source(data: &Dataset, base: Option<&Dataset>, name: &str, value: Value, roots: &[PathBuf]) -> Json {
+    let places = difference(data, base, name);
+    let image = places.addresses.keys().find_map(|address| data.image(*address));
+    let mut remarks = Vec::new();
+    if let (Some(base), Some(image)) = (base, image)
+        && base.images.iter().any(|before| before.path == image.path && before.build_id != image.build_id)
+    {
+        remarks.push(format!(
+            "{} is another build in {}: its lines are those of its own source",
+            image.path.display(),
+            base.name
+        ));
+    }
+    let built = image.and_then(|image| find(&image.path, roots)).and_then(|path| modified(&path));
+    let mut files: Vec<(f64, Json)> = places
         .lines
         .iter()
         .map(|(path, lines)| {
             let whole: f64 = lines.values().map(|held| held.cumulative[value as usize].abs()).fold(0.0, f64::max);
+            let changed = find(Path::new(path), roots).and_then(|path| modified(&path));
+            if built.zip(changed).is_some_and(|(built, changed)| changed > built) {
+                remarks.push(format!(
+                    "{path} is newer than the program: what stands in its lines may not be what was compiled"
+                ));
+            }
             (whole, file(path, lines, value, roots))
         })
         .collect();
     files.sort_by(|a, b| b.0.total_cmp(&a.0));
     json!({
-        "function": data.functions[function],
+        "function": name,
         "files": files.into_iter().map(|(_, file)| file).collect::<Vec<_>>(),
+        "remarks": remarks,
     })
 }
 
@@ -86,7 +124,8 @@ fn file(path: &str, lines: &BTreeMap<u32, Held>, value: Value, roots: &[PathBuf]
         }
         _ => Err("the program has no debug information for it: compile with -g".to_owned()),
     };
-    let hottest = lines.iter().max_by(|a, b| a.1.cumulative[value as usize].total_cmp(&b.1.cumulative[value as usize]));
+    let size = |held: &Held| held.cumulative[value as usize].abs();
+    let hottest = lines.iter().max_by(|a, b| size(a.1).total_cmp(&size(b.1)));
     let (shown, error): (Vec<Json>, Option<String>) = match text {
         Ok(text) => {
             let shown = text.into_iter().map(|(number, text)| match lines.get(&number) {
@@ -103,16 +142,23 @@ fn file(path: &str, lines: &BTreeMap<u32, Held>, value: Value, roots: &[PathBuf]
     json!({ "path": path, "lines": shown, "error": error, "hottest": hottest.map(|(line, _)| line) })
 }
 
+/// A file of the profile's machine: under one of the roots, else where it is named.
+fn find(path: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
+    let rooted = roots.iter().map(|root| root.join(path.strip_prefix("/").unwrap_or(path)));
+    rooted.chain([path.to_owned()]).find(|path| fs::metadata(path).is_ok_and(|meta| meta.is_file()))
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|meta| meta.modified()).ok()
+}
+
 /// Lines of a file, with their numbers.
 fn read(path: &str, first: u32, last: u32, roots: &[PathBuf]) -> Result<Vec<(u32, String)>, String> {
-    let candidates = roots.iter().map(|root| root.join(path.trim_start_matches('/'))).chain([PathBuf::from(path)]);
-    let found = candidates.filter(|path| fs::metadata(path).is_ok_and(|meta| meta.is_file())).find_map(|path| {
-        let file = File::open(&path).ok()?;
-        Some((path, file))
-    });
-    let Some((path, file)) = found else { return Err(format!("{path} is not on this machine")) };
+    let found = find(Path::new(path), roots);
+    let Some(path) = found else { return Err(format!("{path} is not on this machine")) };
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let mut bytes = Vec::new();
+    let file = File::open(&path).map_err(failed)?;
     file.take(FILE_MOST + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > FILE_MOST {
         return Err(format!("{} is larger than {} MiB", path.display(), FILE_MOST >> 20));
@@ -137,9 +183,12 @@ pub(super) fn function(data: &Dataset, name: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dataset::{Dataset, Frame, Node};
+    use super::super::dataset::{Dataset, Frame, Mapped, Node};
     use super::{places, source};
     use crate::output::Value;
+
+    /// A source file that is there.
+    const OWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/web/source.rs");
 
     /// main (line 9) calls walk (line 3), which calls itself on line 5, which allocates 10.
     fn data(file: &str) -> Dataset {
@@ -163,16 +212,55 @@ mod tests {
 
     #[test]
     fn numbers_are_shown_without_their_file() {
-        let json = source(&data("/not/there.c"), 1, Value::InuseSpace, &[]);
+        let json = source(&data("/not/there.c"), None, "walk", Value::InuseSpace, &[]);
         assert_eq!(json["files"][0]["error"], "/not/there.c is not on this machine");
         assert_eq!(json["files"][0]["lines"], serde_json::json!([[3, "", 10.0, 10.0], [5, "", 4.0, 14.0]]));
     }
 
     #[test]
     fn lines_around_have_their_text() {
-        let json = source(&data(concat!(env!("CARGO_MANIFEST_DIR"), "/src/web/source.rs")), 1, Value::InuseSpace, &[]);
+        let json = source(&data(OWN), None, "walk", Value::InuseSpace, &[]);
         let lines = json["files"][0]["lines"].as_array().expect("lines");
         assert!(lines[0][1].as_str().is_some_and(|text| text.starts_with("//! Source of one function")), "{json}");
         assert_eq!(lines[4][3], 14.0);
+    }
+
+    #[test]
+    fn lines_of_a_difference_hold_what_changed() {
+        fn lines(base: Option<&Dataset>, name: &str) -> serde_json::Value {
+            source(&data("/not/there.c"), base, name, Value::InuseSpace, &[])["files"][0]["lines"].clone()
+        }
+        let mut old = data("/not/there.c");
+        old.nodes.iter_mut().for_each(|node| node.own = node.own.map(|own| own * 3.0));
+        assert_eq!(lines(Some(&old), "walk"), serde_json::json!([[3, "", -20.0, -20.0], [5, "", -8.0, -28.0]]));
+        // A function that only the base has.
+        old.functions[1] = "gone".into();
+        assert_eq!(lines(Some(&old), "gone"), serde_json::json!([[3, "", -30.0, -30.0], [5, "", -12.0, -42.0]]));
+        assert_eq!(lines(Some(&old), "walk"), lines(None, "walk"));
+    }
+
+    #[test]
+    fn another_build_and_a_newer_source_are_told() {
+        let image = |path: &str, build_id| Mapped {
+            start: 0,
+            end: 100,
+            offset: 0,
+            path: path.into(),
+            build_id: vec![build_id],
+        };
+        let of = |images| Dataset { images, name: "old.heap".into(), ..data(OWN) };
+        let remarks = |data: &Dataset, base: Option<&Dataset>| {
+            source(data, base, "walk", Value::InuseSpace, &[])["remarks"].to_string()
+        };
+        // A file is not newer than itself, and every source is newer than what was built before it was written.
+        assert_eq!(remarks(&of(vec![image(OWN, 1)]), None), "[]");
+        let program = std::env::temp_dir().join(format!("jeprobe-source-{}", std::process::id()));
+        let made = std::fs::File::create(&program).and_then(|file| file.set_modified(std::time::UNIX_EPOCH));
+        let newer = remarks(&of(vec![image(program.to_str().expect("UTF-8"), 1)]), None);
+        let _gone = std::fs::remove_file(&program);
+        made.expect("a file");
+        assert!(newer.contains("source.rs is newer than the program"), "{newer}");
+        let rebuilt = remarks(&of(vec![image(OWN, 1)]), Some(&of(vec![image(OWN, 2)])));
+        assert!(rebuilt.contains("is another build in old.heap"), "{rebuilt}");
     }
 }

@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use serde_json::{Value as Json, json};
 
 use super::dataset::{About, Dataset, ROOT, add};
-use crate::output::Numbers;
+use crate::model::Kind;
+use crate::output::{Numbers, Value};
 
 /// Nodes sent at most, about 3 MB.
 const NODES_MOST: usize = 50_000;
@@ -71,7 +72,10 @@ fn tree_of(data: &Dataset, base: Option<&Dataset>, most: usize) -> Json {
 
 /// What is said about a profile.
 pub(super) fn about(about: &About) -> Json {
+    let value = |value: &Value| json!({ "title": value.title_in(&about.kind), "unit": value.unit_in(&about.kind) });
     json!({
+        "isHeap": about.kind == Kind::Heap,
+        "values": Value::of_kind(&about.kind).iter().map(value).collect::<Vec<_>>(),
         "program": about.program,
         "pid": about.pid,
         "totals": about.totals,

@@ -24,6 +24,11 @@ export class Profile {
     this.sums = [];
   }
 
+  /** What a number of a value counts: bytes, objects, nanoseconds and so on. */
+  unit(value) {
+    return this.about.values[value].unit;
+  }
+
   /** Name of a node. */
   label(node) {
     return node === 0 ? "all" : this.functions[this.calls[node]];

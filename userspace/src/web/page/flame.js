@@ -119,11 +119,11 @@ function colour(node, name) {
 function text(node) {
   const { profile, value } = drawn;
   const { after, before, own } = profile.of(value);
-  const isBytes = value % 2 === 0;
+  const unit = profile.unit(value);
   if (profile.isDifference) {
-    return `${profile.label(node)}: ${change(after[node] - before[node], isBytes)}, from ${amount(before[node], isBytes)} to ${amount(after[node], isBytes)}`;
+    return `${profile.label(node)}: ${change(after[node] - before[node], unit)}, from ${amount(before[node], unit)} to ${amount(after[node], unit)}`;
   }
-  return `${profile.label(node)}: ${amount(after[node], isBytes)}, ${percent(after[node], after[0])}; itself ${amount(own[node], isBytes)}`;
+  return `${profile.label(node)}: ${amount(after[node], unit)}, ${percent(after[node], after[0])}; itself ${amount(own[node], unit)}`;
 }
 
 function describe(node) {
@@ -179,5 +179,5 @@ export function found(profile, value) {
     }
   }
   const count = hits.filter(Boolean).length;
-  return `${count} ${count === 1 ? "function matches" : "functions match"}: ${amount(held, value % 2 === 0)}, ${percent(held, total)}`;
+  return `${count} ${count === 1 ? "function matches" : "functions match"}: ${amount(held, profile.unit(value))}, ${percent(held, total)}`;
 }

@@ -1,27 +1,32 @@
 // Numbers and elements: how bytes, objects and shares are written, and a short way to make elements.
 // Text only ever becomes text nodes: names of a profile are never read as markup.
 
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+/** Units that are scaled, each so many of the one before. */
+const SCALES = {
+  bytes: { step: 1024, units: ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] },
+  nanoseconds: { step: 1000, units: ["ns", "µs", "ms", "s"] },
+};
 
-/** Bytes with a binary unit, or objects with their count shortened. */
-export function amount(number, isBytes) {
+/** A number with a unit that keeps it short; of units that are not scaled the number alone, shortened. */
+export function amount(number, unit) {
   const sign = number < 0 ? "−" : "";
   let size = Math.abs(number);
-  if (!isBytes) {
+  const scale = SCALES[unit];
+  if (!scale) {
     return sign + (size < 1e5 ? Math.round(size).toLocaleString("en") : size < 1e6 ? `${(size / 1e3).toFixed(1)} k`
       : size < 1e9 ? `${(size / 1e6).toFixed(1)} M` : `${(size / 1e9).toFixed(1)} G`);
   }
-  let unit = 0;
-  while (size >= 1024 && unit < UNITS.length - 1) {
-    size /= 1024;
-    unit += 1;
+  let at = 0;
+  while (size >= scale.step && at < scale.units.length - 1) {
+    size /= scale.step;
+    at += 1;
   }
-  return `${sign}${unit === 0 ? Math.round(size) : size.toFixed(1)} ${UNITS[unit]}`;
+  return `${sign}${at === 0 ? Math.round(size) : size.toFixed(1)} ${scale.units[at]}`;
 }
 
 /** The same with a sign in any case: a difference. */
-export function change(number, isBytes) {
-  return (number > 0 ? "+" : "") + amount(number, isBytes);
+export function change(number, unit) {
+  return (number > 0 ? "+" : "") + amount(number, unit);
 }
 
 /** A share of a whole. */

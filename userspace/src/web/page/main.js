@@ -18,7 +18,8 @@ let profile = null;
 let loaded = "";
 
 function value() {
-  return Math.min(3, Math.max(0, Number(get("value")) || 0));
+  const known = profile ? profile.about.values.length : 4;
+  return Math.min(known - 1, Math.max(0, Number(get("value")) || 0));
 }
 
 /** The profiles that the address names: ids, or the newest and the base of the command line. */
@@ -50,7 +51,7 @@ function draw() {
   $("view").setAttribute("aria-labelledby", `tab-${view}`);
   $("tab-timeline").hidden = list.profiles.length < 2;
   $("title").textContent = list.title;
-  document.title = `${list.title}: ${amount(profile.about.totals[value()], value() % 2 === 0)}`;
+  document.title = `${list.title}: ${amount(profile.about.totals[value()], profile.unit(value()))}`;
   showSummary($("summary"), profile, value());
   showSide($("side"), profile, value());
   $("found").textContent = found(profile, value());
@@ -91,6 +92,8 @@ function controls() {
   $("at").value = at === "latest" && newest.length === 0 ? String(kept[kept.length - 1]?.id) : at;
   $("base").replaceChildren(element("option", { value: "none" }, "nothing"), ...kept.map(option));
   $("base").value = base === "" ? "none" : base;
+  $("value").replaceChildren(...profile.about.values.map(({ title }, at) => element("option", { value: at }, title)));
+  $("value").value = String(value());
   $("live").hidden = !list.watched && !list.ended;
   $("live").classList.toggle("ended", Boolean(list.ended));
   $("live-text").textContent = list.ended ?? `live, ${list.profiles.length} readings`;
@@ -98,8 +101,8 @@ function controls() {
 
 async function refresh() {
   list = await (await ask("list.json")).json();
-  controls();
   const isNew = await load();
+  controls();
   if (isNew || get("view") === "timeline") { draw(); }
 }
 

@@ -1,6 +1,6 @@
 // Source and instructions of the chosen function with what each line holds; and growth over the series, drawn by the server.
 
-import { amount, element } from "./format.js";
+import { amount, change, element } from "./format.js";
 import { ask } from "./data.js";
 import { get, set } from "./state.js";
 
@@ -8,8 +8,8 @@ let asked = 0;
 
 /** Source of the chosen function; of the largest holder when none is. */
 export async function showSource(place, profile, value) {
-  const isBytes = value % 2 === 0;
-  const largest = profile.of(value).functions.reduce((most, entry) => (entry.own > (most?.own ?? 0) ? entry : most), null);
+  const unit = profile.unit(value);
+  const largest = profile.of(value).functions.reduce((most, entry) => (Math.abs(entry.own) > Math.abs(most?.own ?? 0) ? entry : most), null);
   const name = get("fn") || largest?.name;
   if (!name) {
     place.replaceChildren(element("p", { class: "empty" }, "Nothing is held: there is no function to show."));
@@ -19,7 +19,7 @@ export async function showSource(place, profile, value) {
   const isCode = get("code") === "1";
   let answer;
   try {
-    answer = await (await ask(isCode ? "code.json" : "source.json", { at: profile.id, value, function: name })).json();
+    answer = await (await ask(isCode ? "code.json" : "source.json", { at: profile.id, base: profile.base?.id ?? "", value, function: name })).json();
   } catch (error) {
     if (error.status !== 404) { throw error; }
     answer = { function: name, files: [], parts: [], errors: [], missing: error.message };
@@ -32,9 +32,10 @@ export async function showSource(place, profile, value) {
   ];
   if (answer.missing) { parts.push(element("p", { class: "problem" }, answer.missing)); }
   let hottest = null;
+  for (const remark of answer.remarks ?? []) { parts.push(element("p", { class: "remark" }, remark)); }
   for (const error of answer.errors ?? []) { parts.push(element("p", { class: "problem" }, error)); }
   for (const part of answer.parts ?? []) {
-    const [table, row] = code(part, isBytes);
+    const [table, row] = code(part, unit);
     parts.push(table);
     hottest ??= row;
   }
@@ -43,7 +44,7 @@ export async function showSource(place, profile, value) {
     if (file.error) { parts.push(element("p", { class: "problem" }, file.error)); }
     const most = Math.max(1, ...file.lines.map(([, , , whole]) => Math.abs(whole ?? 0)));
     const rows = file.lines.map(([number, text, own, whole]) => {
-      const held = (held) => (held ? amount(held, isBytes) : "");
+      const held = (held) => (held ? (profile.isDifference ? change(held, unit) : amount(held, unit)) : "");
       const row = element("tr", { class: whole ? "hot" : null, "data-line": number },
         element("td", { class: "held" }, held(own)), element("td", { class: "held" }, held(whole)),
         element("td", { class: "number" }, number > 0 ? String(number) : "?"), element("td", {}, text));
@@ -60,13 +61,13 @@ export async function showSource(place, profile, value) {
 }
 
 /** Instructions of one range; and the row that holds the most. */
-function code(part, isBytes) {
+function code(part, unit) {
   const most = Math.max(1, ...part.lines.map(([, , , whole]) => Math.abs(whole ?? 0)));
   let hottest = null;
   const rows = part.lines.map((line) => {
     if (line.length === 1) { return element("tr", { class: "place" }, element("td", { colspan: 3 }), element("td", {}, line[0])); }
     const [address, text, own, whole] = line;
-    const held = (held) => (held ? amount(held, isBytes) : "");
+    const held = (held) => (held ? amount(held, unit) : "");
     const row = element("tr", { class: whole ? "hot" : null },
       element("td", { class: "held" }, held(own)), element("td", { class: "held" }, held(whole)),
       element("td", { class: "number" }, address), element("td", {}, text));

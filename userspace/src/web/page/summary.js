@@ -7,33 +7,30 @@ const HOLDERS = 12;
 
 /** Fills the summary. */
 export function showSummary(place, profile, value) {
-  const isBytes = value % 2 === 0;
+  const unit = profile.unit(value);
   const { total } = profile.of(value);
   const { about } = profile;
-  const coarsest = Math.max(about.coarsest, about.interval);
-  const sampled = coarsest > 1;
-  const range = about.interval < coarsest ? `${amount(Math.max(about.interval, 1), true)} to ` : "";
+  const isBytes = unit === "bytes";
   const side = value < 2 ? 0 : 1;
-  const words = ["in use", "in use", "allocated", "allocated"][value];
-  const error = isBytes && sampled && about.totals[value] > 0 ? about.errors[side] / about.totals[value] : 0;
+  const words = about.isHeap ? `${isBytes ? "" : "objects "}${["in use", "in use", "allocated", "allocated"][value]}` : about.values[value].title;
+  const error = isBytes && isSampled(about) && about.totals[value] > 0 ? about.errors[side] / about.totals[value] : 0;
   const facts = [];
   const before = profile.isDifference ? profile.base.about : null;
   if (profile.isDifference) {
     // Samples that both hold cancel out, so it is at most this.
     const unsure = isBytes ? Math.hypot(about.errors[side], before.errors[side]) : 0;
-    const sure = unsure > 0 ? ` ± at most ${amount(unsure, true)}` : "";
-    facts.push(element("span", { class: `total ${total < 0 ? "shrank" : "grew"}` }, change(total, isBytes),
-      element("small", {}, ` ${isBytes ? "" : "objects "}${words}${sure}, from ${amount(before.totals[value], isBytes)} to ${amount(about.totals[value], isBytes)}`)));
+    const sure = unsure > 0 ? ` ± at most ${amount(unsure, unit)}` : "";
+    facts.push(element("span", { class: `total ${total < 0 ? "shrank" : "grew"}` }, change(total, unit),
+      element("small", {}, ` ${words}${sure}, from ${amount(before.totals[value], unit)} to ${amount(about.totals[value], unit)}`)));
   } else {
     const sure = error > 0 ? ` ± ${percent(error, 1)}` : "";
-    facts.push(element("span", { class: "total", id: "total" }, amount(total, isBytes),
-      element("small", {}, ` ${isBytes ? "" : "objects "}${words}${sure}`)));
+    facts.push(element("span", { class: "total", id: "total" }, amount(total, unit),
+      element("small", {}, ` ${words}${sure}`)));
   }
-  facts.push(element("span", { class: "fact" }, sampled
-    ? element("span", {}, "estimated from ", element("b", {}, about.samples[side].toLocaleString("en")),
-      before ? ` and ${before.samples[side].toLocaleString("en")} samples` : ` sample${about.samples[side] === 1 ? "" : "s"}`,
-      `, one per ${range}${amount(coarsest, true)}`)
-    : "every allocation counted"));
+  if (about.isHeap) {
+    const [now, then] = [basis(about, side), before ? basis(before, side) : null];
+    facts.push(element("span", { class: "fact" }, then === null || then === now ? now : `${now}; before: ${then}`));
+  }
   if (value >= 2 && !about.hasCumulative) {
     facts.push(element("span", { class: "fact" }, "no cumulative counts: run the program with MALLOC_CONF=prof_accum:true"));
   }
@@ -48,6 +45,19 @@ export function showSummary(place, profile, value) {
   const open = [...place.querySelectorAll("details[open]")].map((details) => details.className);
   place.replaceChildren(...facts);
   place.querySelectorAll("details").forEach((details) => { details.open = open.includes(details.className); });
+}
+
+function isSampled(about) {
+  return Math.max(about.coarsest, about.interval) > 1;
+}
+
+/** What the numbers of a profile rest on. */
+function basis(about, side) {
+  if (!isSampled(about)) { return "every allocation counted"; }
+  const coarsest = Math.max(about.coarsest, about.interval);
+  const range = about.interval < coarsest ? `${amount(Math.max(about.interval, 1), "bytes")} to ` : "";
+  const count = about.samples[side];
+  return `estimated from ${count.toLocaleString("en")} sample${count === 1 ? "" : "s"}, one per ${range}${amount(coarsest, "bytes")}`;
 }
 
 function list(kind, title, lines) {
@@ -75,12 +85,12 @@ function holders(profile, value) {
 }
 
 function one(profile, value, index) {
-  const isBytes = value % 2 === 0;
+  const unit = profile.unit(value);
   const sums = profile.of(value);
   const entry = sums.functions[index];
   const { callers, callees } = profile.neighbours(index, value);
   const whole = Math.abs(sums.total) || 1;
-  const show = (number) => `${profile.isDifference ? change(number, isBytes) : amount(number, isBytes)}  ${percent(number, whole)}`;
+  const show = (number) => `${profile.isDifference ? change(number, unit) : amount(number, unit)}  ${percent(number, whole)}`;
   return [
     element("h2", { id: "chosen" }, entry.name),
     element("dl", {}, element("dt", {}, "itself"), element("dd", {}, show(entry.own)),
@@ -102,9 +112,9 @@ export function escape(text) {
 }
 
 function rows(profile, entries, whole, value) {
-  const isBytes = value % 2 === 0;
+  const unit = profile.unit(value);
   const items = entries.map(({ name, number, index }) => {
-    const text = profile.isDifference ? change(number, isBytes) : amount(number, isBytes);
+    const text = profile.isDifference ? change(number, unit) : amount(number, unit);
     const button = element("button", { type: "button", title: name, disabled: index < 0, click: () => set({ fn: name }) },
       element("span", { class: `amount ${profile.isDifference ? (number > 0 ? "grew" : "shrank") : ""}` }, text),
       element("span", { class: "name" }, name));

@@ -13,7 +13,7 @@ const COLUMNS = [
 
 /** Draws into a place. */
 export function showTable(place, profile, value) {
-  const isBytes = value % 2 === 0;
+  const unit = profile.unit(value);
   const { functions, total } = profile.of(value);
   const regex = pattern(get("search"));
   const [key, direction] = (get("sort") || "own-down").split("-");
@@ -23,7 +23,7 @@ export function showTable(place, profile, value) {
     const order = key === "name" ? a.name.localeCompare(b.name) : size(b[key]) - size(a[key]) || size(b.whole) - size(a.whole) || a.name.localeCompare(b.name);
     return direction === "up" ? -order : order;
   });
-  const show = (number) => (profile.isDifference ? change(number, isBytes) : amount(number, isBytes));
+  const show = (number) => (profile.isDifference ? change(number, unit) : amount(number, unit));
   const head = [];
   for (const column of COLUMNS) {
     const isSorted = column.key === key;
