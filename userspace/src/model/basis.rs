@@ -30,8 +30,15 @@ impl Profile {
 
     /// What a file has to keep, a line for each side that has samples: `live BASIS`, `allocated BASIS`.
     pub fn kept_bases(&self) -> impl Iterator<Item = String> {
-        let line = |(side, basis): (&str, Option<Basis>)| Some(format!("{side} {}", basis.filter(|b| b.samples > 0)?));
-        SIDES.into_iter().zip(self.bases).filter_map(line)
+        lines(self.bases)
+    }
+
+    /// The same for a file whose stacks say that there are so many samples, on each side: also where that is not how many were taken.
+    pub fn kept_bases_beside(&self, printed: [u64; 2]) -> impl Iterator<Item = String> {
+        let bases = [0, 1].map(|side| {
+            self.bases[side].or_else(|| Some(self.basis(side == 1)).filter(|basis| basis.samples != printed[side]))
+        });
+        lines(bases)
     }
 
     /// Takes over such a line; `None` when it is none.
@@ -55,6 +62,11 @@ impl Profile {
             })
         })
     }
+}
+
+fn lines(bases: [Option<Basis>; 2]) -> impl Iterator<Item = String> {
+    let line = |(side, basis): (&str, Option<Basis>)| Some(format!("{side} {}", basis.filter(|b| b.samples > 0)?));
+    SIDES.into_iter().zip(bases).filter_map(line)
 }
 
 #[cfg(test)]
@@ -97,6 +109,24 @@ mod tests {
         again.merge(&merged);
         assert_eq!(again.basis(false).samples, 2 * 758);
         assert!((error(&again) - 9.9 / f64::sqrt(2.0)).abs() < 0.05, "{}", error(&again));
+    }
+
+    /// What is printed of a stack of several sizes is what gives the estimate, which is another number of samples.
+    #[test]
+    fn a_file_tells_how_many_samples_were_taken() {
+        let mut taken = profile(65_536, 7);
+        for size in [200, 70_000, 800_000] {
+            let sums = Sampling::Poisson(SampleInterval(65_536)).unbias(Count { objects: 20, bytes: 20 * size });
+            taken.add(&[2], None, sums, Sums::ZERO);
+        }
+        let printed = Sampling::Poisson(SampleInterval(65_536));
+        let printed: u64 = taken.totals().map(|(_, _, values)| printed.raw_of(values.current.est).objects).sum();
+        assert!(taken.basis(false).samples == 67 && printed != 67, "{printed}: else nothing is shown here");
+        let mut file = Vec::new();
+        write(&taken, &mut file).expect("memory");
+        let again = read(&file).expect("sound");
+        assert_eq!(again.basis(false).samples, 67);
+        assert!((error(&again) / error(&taken) - 1.0).abs() < 0.01, "{} {}", error(&again), error(&taken));
     }
 
     #[test]

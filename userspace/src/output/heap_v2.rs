@@ -176,7 +176,13 @@ fn tail(
     for (name, count) in profile.counters() {
         writer.counter(&one_line(name), *count)?;
     }
-    for line in profile.kept_bases() {
+    let mut printed = [0_u64; 2];
+    for (_, _, values) in profile.totals().filter(|(_, _, values)| !values.is_zero()) {
+        for (samples, sums) in printed.iter_mut().zip([values.current, values.cumulative]) {
+            *samples = samples.saturating_add(counts(sums, profile.interval()).objects);
+        }
+    }
+    for line in profile.kept_bases_beside(printed) {
         writer.raw(format!("# sampled {line}\n").as_bytes())?;
     }
     for line in lines {
