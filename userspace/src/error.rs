@@ -115,6 +115,9 @@ pub enum Error {
     #[error("cannot read the profile table of process {pid} ({name})")]
     Table { pid: u32, name: String, source: TableError },
 
+    #[error("process {pid} ({name}) is in a sandbox that would end it when it is sampled: seccomp forbids it {calls}")]
+    Sandbox { pid: u32, name: String, calls: String },
+
     #[error("process {pid} ({name}) did not take the new value of {word}")]
     ControlNotTaken { pid: u32, name: String, word: &'static str },
 
@@ -241,6 +244,11 @@ impl Error {
             Error::NobodyHasIt => Some(
                 "start programs under it: LD_PRELOAD=/path/to/libjeprobe.so COMMAND; those that start while this command runs are seen, \
                  too"
+                    .into(),
+            ),
+            Error::Sandbox { .. } => Some(
+                "a sample reads /proc/thread-self/maps and libraries to find its callers: have the filter allow these calls, or refuse \
+                 them with an errno, which leaves samples without stacks"
                     .into(),
             ),
             Error::NoAllocator { .. } => Some(

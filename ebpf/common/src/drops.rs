@@ -32,7 +32,7 @@ reasons! {
     Reentrant = 0, "reentrant", "sample points reached while the recorder itself was running", "none needed unless it grows; raise --lg-sample";
     NoMemory = 1, "no-memory", "samples not recorded because the recorder got no memory", "raise the memory limit of the process";
     ThreadExiting = 2, "thread-exiting", "samples of threads that were already ending", "none needed unless it grows";
-    NoStack = 3, "no-stack", "samples recorded without a stack", "check that the program has unwind tables or frame pointers";
+    NoStack = 3, "no-stack", "samples recorded without a stack", "check that the program has unwind tables or frame pointers, and that it can read /proc (in a chroot, mount it there; a sandbox has to allow it)";
     TruncatedStack = 4, "truncated-stack", "stacks that ended before the outermost frame", "raise prof_bt_max, or build with unwind tables";
     RingFull = 5, "ring-full", "events lost because the ring buffer was full", "raise --ring-size or --lg-sample";
     MapFull = 6, "map-full", "events lost because a kernel map was full", "raise --lg-sample";

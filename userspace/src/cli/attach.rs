@@ -10,16 +10,19 @@ use super::term::Term;
 use super::{inprocess, probes};
 use crate::error::Error;
 use crate::probe::privilege;
+use crate::remote::sandbox;
 use crate::remote::target::{self, Target};
 use crate::remote::unsampled::Unsampled;
 use crate::session::SessionError;
 
 pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
     if args.mode == Mode::Inprocess {
+        check_sandbox(target::present(args.pid)?.0, term)?;
         return read_table(args, term);
     }
     let (pid, _) = target::present(args.pid)?;
     deliver::check(&args.output, pid)?;
+    check_sandbox(pid, term)?;
     let missing = privilege::check();
     if !missing.is_empty() {
         if args.mode == Mode::Ebpf {
@@ -55,6 +58,14 @@ pub fn run(args: &AttachArgs, term: &mut Term) -> Result<Outcome> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Sampling makes system calls in the process, which must not end it.
+fn check_sandbox(pid: u32, term: &mut Term) -> Result<()> {
+    if let Some(unknown) = sandbox::check(pid)? {
+        term.warn(unknown);
+    }
+    Ok(())
 }
 
 /// Where stacks come from. The hooks of a process that unwinds its own stacks are reached through its unwinder, where the chain of

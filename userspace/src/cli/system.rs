@@ -18,7 +18,9 @@ use super::term::Term;
 use super::{probes, tables};
 use crate::error::Error;
 use crate::outfile;
+use crate::probe::discover::Finder;
 use crate::probe::privilege;
+use crate::remote::sandbox;
 use crate::remote::unsampled::Unsampled;
 use crate::session::{Session, SessionError};
 use crate::units::counted;
@@ -49,6 +51,7 @@ pub fn run(args: &SystemArgs, term: &mut Term) -> Result<Outcome> {
     if args.mode == Mode::Inprocess || !missing.is_empty() {
         return read_tables(args, &signals, harvest, term);
     }
+    check_sandboxes(term)?;
     let mut session = match Session::host(probes::options(args.stacks, args.ring_size, args.every_event)) {
         Ok(session) => session,
         Err(SessionError::Attach(error)) if args.mode == Mode::Auto => {
@@ -91,6 +94,18 @@ pub fn run(args: &SystemArgs, term: &mut Term) -> Result<Outcome> {
         harvest.add(&member.name, member.pid, profile, "running", term);
     }
     harvest.finish(&session.losses(), term)
+}
+
+/// Probes of a file reach every process that maps it: none of them may be one that its sandbox would end for it. Those that start
+/// later are not asked.
+fn check_sandboxes(term: &mut Term) -> Result<()> {
+    let host = Finder::new().host().map_err(|source| Error::System { what: "list the processes", source })?;
+    for process in host.processes {
+        if let Some(unknown) = sandbox::check(process.pid)? {
+            term.warn(unknown);
+        }
+    }
+    Ok(())
 }
 
 /// The sampling interval of every process, while it is observed.

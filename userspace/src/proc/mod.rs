@@ -4,3 +4,4 @@ pub mod exe;
 pub mod maps;
 pub mod ns;
 pub mod pids;
+pub mod seccomp;

@@ -80,34 +80,32 @@ pub fn start_ticks(pid: u32) -> io::Result<u64> {
 /// The id under which `/proc` and the system calls for another process's memory find what the process has: its own or, once
 /// its first thread has ended before the others, that of one of those. Its own when none lives.
 pub fn living_task(pid: u32) -> u32 {
-    if is_living(&format!("/proc/{pid}/stat")) {
+    if task_lives(pid, pid) {
         return pid;
     }
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-    let mut tids = tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    tids.find(|tid: &u32| is_living(&format!("/proc/{pid}/task/{tid}/stat"))).unwrap_or(pid)
+    tasks(pid).into_iter().find(|&tid| task_lives(pid, tid)).unwrap_or(pid)
 }
 
-/// Whether the task of a process runs, sleeps or is stopped.
+/// Whether a task of a process still has memory. One that ends lets go of it first, and counts as a zombie only later.
 pub fn task_lives(pid: u32, tid: u32) -> bool {
-    is_living(&format!("/proc/{pid}/task/{tid}/stat"))
+    fs::read(format!("/proc/{pid}/task/{tid}/statm")).is_ok_and(|statm| !statm.is_empty() && !statm.starts_with(b"0 "))
 }
 
-/// Whether any thread of a process still has memory. One that ends lets go of it first, and is found ended only when all of
-/// it is given back.
+/// Whether any thread of a process still has memory.
 pub fn has_memory(pid: u32) -> bool {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-    tasks.filter_map(|entry| fs::read(entry.ok()?.path().join("statm")).ok()).any(|statm| !statm.starts_with(b"0 "))
+    tasks(pid).into_iter().any(|tid| task_lives(pid, tid))
 }
 
-fn is_living(stat: &str) -> bool {
-    fs::read(stat).is_ok_and(|stat| parse_state(&stat).is_some_and(|state| !matches!(state, b'Z' | b'X')))
+/// Whether a thread has seccomp filters, or may not call anything at all.
+pub fn is_confined(pid: u32, tid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix("Seccomp:")).is_some_and(|mode| mode.trim() != "0")
 }
 
-/// Field 3 of `stat`, after the last parenthesis as in [`parse_start_ticks`].
-fn parse_state(stat: &[u8]) -> Option<u8> {
-    let close = stat.iter().rposition(|&b| b == b')')?;
-    stat.get(close + 2).copied()
+/// Threads of a process, the oldest first; none when it is gone.
+pub fn tasks(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// All processes (not threads) now, ascending.
@@ -127,7 +125,7 @@ pub fn command_line(pid: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_memory, living_task, parse_start_ticks, parse_state, parse_status, task_lives};
+    use super::{has_memory, living_task, parse_start_ticks, parse_status, task_lives};
 
     #[test]
     fn status_fields() {
@@ -151,7 +149,6 @@ TracerPid:\t7\nUid:\t1000\t1001\t1000\t1000\nGid:\t5\t6\t5\t5\nCapEff:\t00000000
         let stat =
             b"12 (a) R 1 (b) S 1 12 12 0 -1 4194304 100 0 0 0 1 2 3 4 20 0 1 0 987654 1000 200 18446744073709551615\n";
         assert_eq!(parse_start_ticks(stat), Some(987_654));
-        assert_eq!(parse_state(stat), Some(b'S'));
         assert_eq!(parse_start_ticks(b"12 (a"), None);
         assert_eq!(parse_start_ticks(b""), None);
     }

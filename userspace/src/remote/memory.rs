@@ -4,10 +4,10 @@
 
 use std::io;
 
-use crate::proc::pids::living_task;
+use crate::proc::pids::{living_task, tasks};
 
-/// One process's memory, reached through a task that lived when the value was made. Holds no descriptor; an id that was given
-/// to a new process meanwhile is the caller's to notice (`PidFd`).
+/// One process's memory, reached through a task that lived when the value was made or, once that has ended, through another.
+/// Holds no descriptor; an id that was given to a new process meanwhile is the caller's to notice (`PidFd`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessMemory {
     pid: u32,
@@ -30,10 +30,10 @@ impl ProcessMemory {
             let rest = &mut buf[done..];
             let local = libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() };
             let remote = remote_range(avma.wrapping_add(done as u64), rest.len());
-            // SAFETY: `local` is the unwritten rest of `buf`, exclusively borrowed; the kernel checks the remote range.
-            let count =
-                unsafe { libc::process_vm_readv(self.task as i32, &raw const local, 1, &raw const remote, 1, 0) };
-            done += moved(count)?;
+            done += self.ask(|task| {
+                // SAFETY: `local` is the unwritten rest of `buf`, exclusively borrowed; the kernel checks the remote range.
+                unsafe { libc::process_vm_readv(task, &raw const local, 1, &raw const remote, 1, 0) }
+            })?;
         }
         Ok(())
     }
@@ -42,21 +42,47 @@ impl ProcessMemory {
     pub fn read_some(self, avma: u64, buf: &mut [u8]) -> io::Result<usize> {
         let local = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
         let remote = remote_range(avma, buf.len());
-        // SAFETY: `local` is all of `buf`, exclusively borrowed; the kernel checks the remote range.
-        let count = unsafe { libc::process_vm_readv(self.task as i32, &raw const local, 1, &raw const remote, 1, 0) };
-        moved(count)
+        self.ask(|task| {
+            // SAFETY: `local` is all of `buf`, exclusively borrowed; the kernel checks the remote range.
+            unsafe { libc::process_vm_readv(task, &raw const local, 1, &raw const remote, 1, 0) }
+        })
     }
 
     /// Overwrites memory of the target. Only the control words of the profile table are ever written.
     pub fn write(self, avma: u64, bytes: &[u8]) -> io::Result<()> {
         let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let remote = remote_range(avma, bytes.len());
-        // SAFETY: `local` is only read by this call; the kernel checks the remote range.
-        let count = unsafe { libc::process_vm_writev(self.task as i32, &raw const local, 1, &raw const remote, 1, 0) };
-        match moved(count)? {
+        let count = self.ask(|task| {
+            // SAFETY: `local` is only read by this call; the kernel checks the remote range.
+            unsafe { libc::process_vm_writev(task, &raw const local, 1, &raw const remote, 1, 0) }
+        });
+        match count? {
             count if count == bytes.len() => Ok(()),
             _ => Err(io::Error::from_raw_os_error(libc::EFAULT)),
         }
+    }
+
+    /// Has the kernel move bytes through the task of before. When that has no memory any more, through each other of the process,
+    /// until none came since the last look.
+    fn ask(self, mut call: impl FnMut(i32) -> isize) -> io::Result<usize> {
+        let is_gone =
+            |answer: &io::Result<usize>| answer.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH));
+        let mut answer = moved(call(self.task as i32));
+        let mut seen = Vec::new();
+        while is_gone(&answer) {
+            let now = tasks(self.pid);
+            if now == seen {
+                break;
+            }
+            for &task in &now {
+                answer = moved(call(task as i32));
+                if !is_gone(&answer) {
+                    return answer;
+                }
+            }
+            seen = now;
+        }
+        answer
     }
 
     pub fn read_u64(self, avma: u64) -> io::Result<u64> {
@@ -99,6 +125,22 @@ mod tests {
         let word = std::sync::atomic::AtomicU64::new(1);
         memory.write(word.as_ptr().addr() as u64, &9_u64.to_le_bytes()).expect("own memory is writable");
         assert_eq!(word.load(std::sync::atomic::Ordering::SeqCst), 9);
+    }
+
+    /// The thread through which a process was reached may end, and the process go on.
+    #[test]
+    fn memory_is_reached_through_another_thread_when_one_has_ended() {
+        let (send, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || send.send(std::fs::read_link("/proc/thread-self")).expect("received"));
+        let link = ended.recv().expect("sent").expect("readable");
+        let task = link.file_name().and_then(|name| name.to_str()?.parse().ok()).expect("an id");
+        let pid = std::process::id();
+        while super::tasks(pid).contains(&task) {
+            std::thread::yield_now();
+        }
+        let memory = ProcessMemory { pid, task };
+        let word = 7_u64;
+        assert_eq!(memory.read_u64(std::ptr::from_ref(&word).addr() as u64).expect("another thread has it"), 7);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub mod image;
 pub mod locate;
 pub mod memory;
+pub mod sandbox;
 pub mod switch;
 pub mod table;
 pub mod target;

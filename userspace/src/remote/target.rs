@@ -203,6 +203,44 @@ fn first_read_error(memory: ProcessMemory, maps: &Maps) -> Option<io::Error> {
 
 const CAP_SYS_PTRACE: u32 = 19;
 
+/// What decides who may read whose memory, besides namespaces and security modules.
+struct Refusal<'a> {
+    /// User of the process.
+    theirs: Option<u32>,
+    ours: u32,
+    /// `CAP_SYS_PTRACE` is effective.
+    may_trace: bool,
+    /// `kernel.yama.ptrace_scope`; empty without Yama.
+    scope: &'a str,
+}
+
+impl Refusal<'_> {
+    /// What can be done about it, the surest reason first.
+    fn hint(&self) -> String {
+        if self.scope == "3" {
+            "kernel.yama.ptrace_scope is 3, so nobody may read another process's memory until the machine is started anew with less; \
+             probes need none of it: as root, jeprobe attach --mode ebpf"
+                .to_owned()
+        } else if self.may_trace {
+            "the process belongs to an outer namespace, or a security module protects it or keeps this command from it (in a \
+             container: its seccomp profile); run on the host itself"
+                .to_owned()
+        } else if self.ours == 0 {
+            "this root lacks CAP_SYS_PTRACE; in a container, add it: --cap-add SYS_PTRACE".to_owned()
+        } else if self.theirs != Some(self.ours) {
+            let owner = self.theirs.map_or(String::new(), |uid| format!(" (uid {uid})"));
+            format!("run as the owner of the process{owner} or as root: sudo jeprobe ...")
+        } else if self.scope == "2" {
+            "Yama lets only CAP_SYS_PTRACE trace (kernel.yama.ptrace_scope is 2); run as root: sudo jeprobe ..."
+                .to_owned()
+        } else if self.scope == "1" {
+            "Yama lets only parents trace; run as root, or: sudo sysctl kernel.yama.ptrace_scope=0".to_owned()
+        } else {
+            "the process protects its memory (setuid, capabilities or prctl); run as root: sudo jeprobe ...".to_owned()
+        }
+    }
+}
+
 /// The error for a refused access, with the reason that the refusal has on this host.
 fn access(pid: u32, name: String, what: &'static str, source: io::Error) -> Error {
     match source.raw_os_error() {
@@ -210,21 +248,41 @@ fn access(pid: u32, name: String, what: &'static str, source: io::Error) -> Erro
         Some(libc::EPERM | libc::EACCES) => {}
         _ => return Error::Access { pid, name, what, hint: None, source },
     }
-    let theirs = pids::status(pid).ok().map(|status| status.uid);
-    let own = pids::status(std::process::id()).unwrap_or_default();
-    let ours = Some(own.uid);
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    let hint = if own.capabilities & (1 << CAP_SYS_PTRACE) != 0 {
-        "the process belongs to an outer namespace or a security module protects it; run on the host itself".to_owned()
-    } else if ours == Some(0) {
-        "this root lacks CAP_SYS_PTRACE; in a container, add it: --cap-add SYS_PTRACE".to_owned()
-    } else if theirs != ours {
-        let owner = theirs.map_or(String::new(), |uid| format!(" (uid {uid})"));
-        format!("run as the owner of the process{owner} or as root: sudo jeprobe ...")
-    } else if scope.trim() != "0" && !scope.is_empty() {
-        "Yama restricts tracing; run as root, or: sudo sysctl kernel.yama.ptrace_scope=0".to_owned()
-    } else {
-        "the process protects its memory (setuid, capabilities or prctl); run as root: sudo jeprobe ...".to_owned()
+    let own = pids::status(std::process::id()).unwrap_or_default();
+    let refusal = Refusal {
+        theirs: pids::status(pid).ok().map(|status| status.uid),
+        ours: own.uid,
+        may_trace: own.capabilities & (1 << CAP_SYS_PTRACE) != 0,
+        scope: scope.trim(),
     };
+    let hint = refusal.hint();
     Error::Access { pid, name, what, hint: Some(hint), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Refusal;
+
+    /// Each reason has its way out.
+    #[test]
+    fn a_refusal_says_what_helps() {
+        let hint = |theirs, ours, may_trace, scope| Refusal { theirs, ours, may_trace, scope }.hint();
+        for (theirs, ours, may_trace, scope, words) in [
+            (Some(5), 5, false, "", "sudo jeprobe"),
+            (Some(5), 5, false, "0", "protects its memory"),
+            (Some(5), 5, false, "1", "sysctl kernel.yama.ptrace_scope=0"),
+            (Some(5), 5, false, "2", "only CAP_SYS_PTRACE"),
+            (Some(5), 5, false, "3", "--mode ebpf"),
+            (Some(0), 0, true, "3", "--mode ebpf"),
+            (Some(0), 0, true, "2", "on the host itself"),
+            (Some(0), 0, true, "", "on the host itself"),
+            (Some(5), 0, false, "1", "--cap-add SYS_PTRACE"),
+            (Some(5), 6, false, "1", "owner of the process (uid 5)"),
+            (None, 6, false, "0", "owner of the process or"),
+        ] {
+            let said = hint(theirs, ours, may_trace, scope);
+            assert!(said.contains(words), "{theirs:?} {ours} {may_trace} {scope:?}: {said}");
+        }
+    }
 }

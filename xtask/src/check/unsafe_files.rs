@@ -44,6 +44,7 @@ const MAY_HOLD: &[(&str, &str)] = &[
     ("userspace/src/image/bytes.rs", "maps files"),
     ("userspace/src/cli/run.rs", "the child between fork and exec"),
     ("userspace/src/remote/memory.rs", "memory of another process"),
+    ("userspace/src/remote/sandbox.rs", "filters of another process, read as a debugger does"),
     ("userspace/src/probe/sys.rs", "perf_event_open and its controls"),
     ("tests/", "system calls on test targets"),
 ];
