@@ -5,7 +5,7 @@ use aya_ebpf::helpers::generated::bpf_probe_read_user_str;
 use aya_ebpf::macros::uprobe;
 use aya_ebpf::programs::ProbeContext;
 use jeprobe_abi::drops::Reason;
-use jeprobe_abi::event::{DumpEvent, EVENT_DUMP, EVENT_MALLCTL, MallctlEvent, NAME_BYTES, PATH_BYTES};
+use jeprobe_abi::event::{DumpEvent, EVENT_DUMP, EVENT_MALLCTL, MallctlEvent, NAME_BYTES, NAME_UNREAD, PATH_BYTES};
 
 use crate::ring::{self, Urgency};
 use crate::{args, drops, filter, stack};
@@ -71,7 +71,7 @@ fn try_mallctl(ctx: &ProbeContext) -> Option<()> {
     let new = args::register(ctx, 3)?;
     let new_len = args::register(ctx, 4)?;
     // Reads of statistics are frequent in programs that watch themselves and change nothing here.
-    if new == 0 && !starts_with_prof(name) {
+    if new == 0 && starts_with_prof(name) == Some(false) {
         return None;
     }
     let mut entry = ring::reserve::<MallctlEvent>()?;
@@ -80,26 +80,32 @@ fn try_mallctl(ctx: &ProbeContext) -> Option<()> {
     let text = unsafe { &raw mut (*event).name };
     // SAFETY: `text` is valid for its length; the helper checks the user address and ends the text with NUL.
     let code = unsafe { bpf_probe_read_user_str(text.cast(), NAME_BYTES as u32, name as *const _) };
-    if code < 0 {
-        drops::count(Reason::BadArgs);
-        entry.discard(ring::flags(Urgency::Batch));
-        return None;
-    }
     // SAFETY: as above.
     unsafe { (*event).header = ring::header::<MallctlEvent>(EVENT_MALLCTL, task) };
-    // SAFETY: as above.
-    unsafe { (*event).new_value = new_value(new, new_len) };
-    // SAFETY: as above.
-    unsafe { (*event).new_len = if new == 0 { 0 } else { new_len } };
+    if code < 0 {
+        // Mostly a page that nobody has touched yet. The loader can read it, who may wait for a page.
+        // SAFETY: as above.
+        unsafe { (*event).name[0] = 0 };
+        // SAFETY: as above.
+        unsafe { (*event).new_value = name };
+        // SAFETY: as above.
+        unsafe { (*event).new_len = NAME_UNREAD };
+    } else {
+        // SAFETY: as above.
+        unsafe { (*event).new_value = new_value(new, new_len) };
+        // SAFETY: as above.
+        unsafe { (*event).new_len = if new == 0 { 0 } else { new_len } };
+    }
     entry.submit(ring::flags(Urgency::Now));
     Some(())
 }
 
+/// `None` when it cannot be read here.
 #[inline(always)]
-fn starts_with_prof(name: u64) -> bool {
+fn starts_with_prof(name: u64) -> Option<bool> {
     // SAFETY: the helper checks the address.
     let start = unsafe { bpf_probe_read_user(name as *const [u8; 5]) };
-    start.is_ok_and(|start| start == *b"prof.")
+    start.ok().map(|start| start == *b"prof.")
 }
 
 /// The new value when it is one of the sizes that `mallctl` takes: 1, 4 or 8 bytes. 0 else.

@@ -2,7 +2,8 @@
 
 use jeprobe::probe::attach::{AttachOptions, Attachment};
 use jeprobe::probe::ring::Event;
-use jeprobe_abi::drops::Reason;
+use jeprobe::session::Session;
+use jeprobe_abi::drops::{DROP_REASONS, Reason};
 use jeprobe_abi::event::STACK_IN_PROCESS;
 
 use crate::probing::{allocs, attach, drain, hooks, lost, need_probes, order, target};
@@ -35,4 +36,22 @@ fn a_context_that_cannot_be_read() {
     let Event::Alloc(alloc) = &events[0] else { panic!("{:?}", events[0]) };
     assert_eq!((alloc.stack, alloc.stack_kind), (0x10, STACK_IN_PROCESS));
     lost(&attachment, Reason::ContextUnread, 2);
+}
+
+/// A probe cannot wait for a page; the loader can. What nobody can read is no loss of samples.
+#[test]
+fn a_name_of_a_call_that_the_kernel_cannot_read() {
+    need_probes!();
+    let mut target = target(&[]);
+    let pid = target.pid().cast_unsigned();
+    let mut session = Session::process(pid, AttachOptions::default()).expect("attached");
+    order(&mut target, "alloc 2");
+    order(&mut target, "unread");
+    session.stop();
+    let member = session.member(pid).expect("it runs");
+    assert_eq!(member.mallctls.get("prof.reset"), Some(&1), "{:?}", member.mallctls);
+    assert_eq!(member.unread_calls, 1);
+    assert_eq!(session.losses(), [0; DROP_REASONS]);
+    let profile = session.profile(pid).expect("it runs");
+    assert_eq!(profile.sum().current.raw.objects, 0, "the reset counted");
 }

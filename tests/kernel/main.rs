@@ -2,6 +2,7 @@
 mod agreement;
 mod attach;
 mod command;
+mod confined;
 mod faults;
 mod lifecycle;
 mod losses;
@@ -9,3 +10,4 @@ mod probing;
 mod session;
 mod threads;
 mod truth_attached;
+mod unloaded;

@@ -64,6 +64,50 @@ fn a_process_is_followed_when_its_first_threads_end() {
     }
 }
 
+/// Threads that end while probes are being bound to them.
+#[test]
+fn a_process_whose_threads_end_all_the_time_is_followed() {
+    need_probes!();
+    for (more, lives_ms) in [(&[][..], 5), (&["--every-event"], 5), (&["--every-event"], 20)] {
+        let dir = TempDir::new("handed-on");
+        let mut target = program();
+        let pid = target.pid().cast_unsigned();
+        let command = attach(&target, &dir.join("a.heap"), &[&["--mode", "ebpf", "--lg-sample", "16"], more].concat());
+        order(&mut target, "leave");
+        for _ in 0..100 {
+            order(&mut target, "next");
+            order(&mut target, "50");
+            thread::sleep(Duration::from_millis(lives_ms));
+        }
+        let ended = interrupt(command).ok();
+        about(&dir, "a.heap", 2.5 * ORDERED, &ended);
+        assert!(ended.stdout.contains("its profile table is read until they are set for another one"), "{ended}");
+        let root = Table::open(pid).and_then(|table| table.root()).expect("it has a table");
+        assert_eq!(root.prof_active, 0, "the process was told to sample, and then no more");
+        assert_eq!(target.finish().code(), 0);
+    }
+}
+
+/// The thread through which it could be attached to has mostly ended by then.
+#[test]
+fn a_process_whose_threads_end_all_the_time_is_attached_to() {
+    need_probes!();
+    let dir = TempDir::new("handed-over");
+    let mut target = program();
+    order(&mut target, "leave");
+    let pid = target.pid().to_string();
+    let file = dir.join("a.heap").display().to_string();
+    let arguments = ["attach", "--pid", &pid, "-o", &file, "--mode", "ebpf", "--every-event", "--duration", "2s"];
+    let command = crate::session::command(&arguments).spawn();
+    for _ in 0..400 {
+        order(&mut target, "next");
+        thread::sleep(Duration::from_millis(4));
+    }
+    let ended = command.finish().ok();
+    assert!(ended.stdout.contains("profile written to"), "{ended}");
+    assert_eq!(target.finish().code(), 0);
+}
+
 #[test]
 fn a_process_whose_first_thread_has_ended_is_attached_to() {
     need_probes!();

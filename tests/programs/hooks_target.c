@@ -10,6 +10,7 @@
    bad              one hit with a context that is not mapped                  done
    dump             one hit of the dump hook                                   done
    mallctl          mallctl("prof.active", .., false)                          done
+   unread           mallctl("prof.reset"), the name on a page that nobody has touched, then one that is nowhere       done
    threads N        N threads, each one hit of the alloc hook                  done
    held             the thread that was started before "ready" hits once       done
    fork             forks; the child hits the alloc hook 5 times and ends      child = semaphore it saw, done
@@ -18,6 +19,7 @@
    quit             ends */
 #include "fact.h"
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #define SEMAPHORE(name) __attribute__((section(".probes"), used)) volatile unsigned short name = 0
@@ -161,6 +163,14 @@ int main(int argc, char **argv)
 			unsigned char off = 0;
 			mallctl("prof.active", NULL, NULL, &off, 1);
 			mallctl("stats.allocated", NULL, NULL, NULL, 0);
+		} else if (!strcmp(text, "unread")) {
+			static const char NAME[] = "prof.reset";
+			int file = memfd_create("names", 0);
+			MUST(file >= 0 && write(file, NAME, sizeof NAME) == sizeof NAME);
+			const char *name = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, file, 0);
+			MUST(name != MAP_FAILED);
+			mallctl(name, NULL, NULL, NULL, 0);
+			mallctl((const char *)16, NULL, NULL, NULL, 0);
 		} else if (sscanf(text, "threads %lu", &n) == 1) {
 			for (unsigned long i = 0; i < n; i++) {
 				MUST(pthread_create(&thread, NULL, thread_hit, (void *)(uintptr_t)(0x700000 + 64 * i)) == 0);

@@ -4,15 +4,14 @@
 //! names memory that was not mapped then, because a process that has ended can no longer be asked.
 #![forbid(unsafe_code)]
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use jeprobe_abi::drops::{DROP_REASONS, Reason};
 use jeprobe_abi::root::{Counts, Root};
 
 use crate::error::Error;
-use crate::model::{self, Profile, Values};
-use crate::proc::maps::Mapping;
+use crate::model::{Mapping, Mappings, Profile, Values};
 use crate::proc::{exe, pids};
 use crate::remote::target::{self, Target, Word};
 use crate::track::live::Live;
@@ -35,6 +34,8 @@ pub struct Member {
     lg_sample: u32,
     /// Calls of `mallctl` by name.
     pub mallctls: BTreeMap<String, u64>,
+    /// Calls of `mallctl` whose name nobody could read.
+    pub unread_calls: u64,
     /// Heap files that the process wrote.
     pub dumps: u64,
     /// Children that it forked: the first few by pid and name, and how many.
@@ -47,7 +48,10 @@ pub struct Member {
     counts_since_attach: bool,
     /// Lines about how it was collected.
     notes: Vec<String>,
-    mappings: Vec<Mapping>,
+    /// Now, and code of libraries that were unloaded since.
+    mappings: Mappings,
+    /// Files that were unloaded, in whose place there is other code now.
+    overlaid: BTreeSet<PathBuf>,
     build_ids: HashMap<PathBuf, Vec<u8>>,
     looked_for_build_id: HashSet<PathBuf>,
     program: Option<PathBuf>,
@@ -88,6 +92,7 @@ impl Member {
             root: None,
             lg_sample: 0,
             mallctls: BTreeMap::new(),
+            unread_calls: 0,
             dumps: 0,
             children: Vec::new(),
             forks: 0,
@@ -95,7 +100,8 @@ impl Member {
             counted_before: None,
             counts_since_attach: true,
             notes: Vec::new(),
-            mappings: Vec::new(),
+            mappings: Mappings::default(),
+            overlaid: BTreeSet::new(),
             build_ids: HashMap::new(),
             looked_for_build_id: HashSet::new(),
             program: None,
@@ -181,12 +187,18 @@ impl Member {
 
     /// Reads the mappings again; keeps the old ones when the process is gone.
     pub fn refresh(&mut self) {
-        match exe::read_maps(self.pid) {
-            Ok(maps) if !maps.entries.is_empty() => self.mappings = maps.entries,
+        let maps = match exe::read_maps(self.pid) {
+            Ok(maps) if !maps.entries.is_empty() => maps,
             _ => return,
+        };
+        let mut now = Mappings::default();
+        for mapping in &maps.entries {
+            now.add(Mapping::from(mapping));
         }
+        self.overlaid.extend(now.keep_unloaded(&self.mappings));
+        self.mappings = now;
         self.program = target::program(self.pid).or_else(|| self.program.take());
-        for mapping in self.mappings.iter().filter(|m| m.is_file() && m.perms.exec) {
+        for mapping in maps.entries.iter().filter(|m| m.is_file() && m.perms.exec) {
             let path = mapping.path().to_owned();
             if self.looked_for_build_id.insert(path.clone())
                 && let Some(id) = target::build_id_of(self.pid, mapping)
@@ -198,10 +210,7 @@ impl Member {
 
     /// True when every frame lies in a mapping that is known.
     pub fn knows(&self, frames: &[u64]) -> bool {
-        frames.iter().all(|&frame| {
-            let after = self.mappings.partition_point(|m| m.start <= frame);
-            self.mappings[..after].last().is_some_and(|m| frame < m.end)
-        })
+        frames.iter().all(|&frame| self.mappings.find(frame).is_some())
     }
 
     /// Adds a line about how it was collected.
@@ -273,8 +282,11 @@ impl Member {
                 profile.add_note(format!("{count} more than this program holds, missing here; raise --lg-sample"));
             }
         }
+        for path in &self.overlaid {
+            profile.add_note(overlaid(path));
+        }
         for mapping in &self.mappings {
-            let mut mapping = model::Mapping::from(mapping);
+            let mut mapping = mapping.clone();
             if let Some(id) = self.build_ids.get(&mapping.path) {
                 mapping.build_id.clone_from(id);
             }
@@ -291,6 +303,11 @@ impl Member {
         }
         profile
     }
+}
+
+/// What is to be said of a file that was unloaded.
+pub fn overlaid(path: &Path) -> String {
+    format!("{} was unloaded and other code is where it was: its stacks of before have names of that", path.display())
 }
 
 fn interval(lg_sample: u32) -> SampleInterval {

@@ -89,6 +89,9 @@ pub struct DumpEvent {
     pub path: [u8; PATH_BYTES],
 }
 
+/// `MallctlEvent::new_len` when the kernel could not read the name: `name` is empty then, `new_value` its address.
+pub const NAME_UNREAD: u64 = u64::MAX;
+
 /// The process called `mallctl`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,9 +99,9 @@ pub struct MallctlEvent {
     pub header: Header,
     /// NUL-terminated, cut at [`NAME_BYTES`].
     pub name: [u8; NAME_BYTES],
-    /// First eight bytes of the new value, zero-extended; 0 when none was given.
+    /// First eight bytes of the new value, zero-extended; 0 when none was given. The address of the name with [`NAME_UNREAD`].
     pub new_value: u64,
-    /// Bytes of the new value, 0 when none was given.
+    /// Bytes of the new value, 0 when none was given, [`NAME_UNREAD`].
     pub new_len: u64,
 }
 

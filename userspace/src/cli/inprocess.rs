@@ -20,6 +20,8 @@ use super::outcome::Outcome;
 use super::probes;
 use super::term::Term;
 use crate::error::Error;
+use crate::member::overlaid;
+use crate::model::Mapping;
 use crate::outfile;
 use crate::proc::exe;
 use crate::remote::switch::Switch;
@@ -80,7 +82,8 @@ fn collect(
     let mut unsampled = Unsampled::default();
     // Before anything is said, so that something is left of a process that dies at once.
     let mut last: Option<Reading> = target.read().ok();
-    if let Some(reading) = &last {
+    if let Some(reading) = &mut last {
+        target.add_build_ids(&mut reading.profile);
         unsampled.look(reading);
     }
     let mut switch = Switch::on(target, args.lg_sample)?;
@@ -94,8 +97,9 @@ fn collect(
         if now >= next_read {
             // Once more: the thread through which the memory was reached may have ended meanwhile.
             match target.read().or_else(|_| target.read()) {
-                Ok(reading) => {
+                Ok(mut reading) => {
                     switch.keep_on(reading.root.prof_active)?;
+                    keep_unloaded(&mut reading, last.as_ref(), target);
                     unsampled.look(&reading);
                     last = Some(reading);
                 }
@@ -117,7 +121,8 @@ fn collect(
     };
     if matches!(end, End::Time | End::Signal) {
         match target.read() {
-            Ok(reading) => {
+            Ok(mut reading) => {
+                keep_unloaded(&mut reading, last.as_ref(), target);
                 unsampled.look(&reading);
                 last = Some(reading);
             }
@@ -132,6 +137,24 @@ fn collect(
     }
     switch.disarm();
     Ok((end, told(last, &unsampled)))
+}
+
+/// Keeps in a reading what the one before knows of libraries that were unloaded meanwhile.
+fn keep_unloaded(reading: &mut Reading, before: Option<&Reading>, target: &Target) {
+    let Some(before) = before.map(|before| &before.profile) else { return };
+    let is_new = |mapping: &Mapping| {
+        mapping.is_executable() && mapping.is_file() && before.mappings().find(mapping.start).is_none()
+    };
+    for path in reading.profile.mappings_mut().keep_unloaded(before.mappings()) {
+        reading.profile.add_note(overlaid(&path));
+    }
+    for note in before.notes() {
+        reading.profile.add_note(note.clone());
+    }
+    // While their files can still be read.
+    if reading.profile.mappings().iter().any(is_new) {
+        target.add_build_ids(&mut reading.profile);
+    }
 }
 
 fn told(mut last: Option<Reading>, unsampled: &Unsampled) -> Option<Reading> {

@@ -80,8 +80,12 @@ pub fn run(
         Some(lg) => session.set_lg_sample(pid, lg)?,
         None => None,
     };
+    if args.lg_sample.is_some() && sampling_before.is_none() {
+        term.warn("--lg-sample has no effect: the process has no table of ours, or its memory may not be written");
+    }
     if let Some(member) = session.member(pid) {
         match member.interval_in_force().0 {
+            _ if member.target.is_none() => term.say("sampling: as the process does by itself"),
             0 | 1 => term.say("sampling: every allocation"),
             bytes => term.say(format_args!("sampling: one allocation per {bytes} bytes on average")),
         }
@@ -280,6 +284,12 @@ pub fn describe(profile: &mut Profile, member: &Member) {
     if !calls.is_empty() {
         profile.add_note(format!("the process called mallctl: {}", calls.join(", ")));
     }
+    if member.unread_calls > 0 {
+        profile.add_note(format!(
+            "the process called mallctl {} with a name that cannot be read",
+            counted(member.unread_calls, "time", "times")
+        ));
+    }
 }
 
 /// Prints what happened.
@@ -304,6 +314,10 @@ pub fn tell(notices: &[Notice], term: &mut Term) {
                 term.say(format_args!("process {pid} ({before}) started another program"));
             }
             Notice::Exited { pid, name } => term.detail(format_args!("process {pid} ({name}) ended")),
+            Notice::Bridged { pid, name } => term.say(format_args!(
+                "the thread that the probes of process {pid} ({name}) belonged to ended: its profile table is read until they are set \
+                 for another one"
+            )),
             Notice::Hushed { pid, name } => term.say(format_args!(
                 "process {pid} ({name}) samples too often to be probed: from now on the profile table of each process is read, ten times \
                  a second at most, and those that sample seldom are probed one by one"

@@ -134,6 +134,32 @@ impl Mappings {
         self.sorted.splice(from..to.max(from), [mapping]);
     }
 
+    /// Takes over code of files that was mapped `before` and is not any more, since stacks of then name it: of libraries that were
+    /// unloaded. Where other code or another file lies now, that counts; gives the files whose names are lost by it. Build-ids of
+    /// what is still mapped are taken over, too.
+    pub fn keep_unloaded(&mut self, before: &Mappings) -> Vec<PathBuf> {
+        for mapping in &mut self.sorted {
+            if mapping.build_id.is_empty()
+                && let Some(old) = before.find(mapping.start)
+                && old.same_file(mapping)
+            {
+                mapping.build_id.clone_from(&old.build_id);
+            }
+        }
+        let mut lost = Vec::new();
+        for old in before.sorted.iter().filter(|mapping| mapping.is_executable() && mapping.is_file()) {
+            let from = self.sorted.partition_point(|known| known.end <= old.start);
+            let to = self.sorted.partition_point(|known| known.start < old.end);
+            let mut here = self.sorted[from..to.max(from)].iter().filter(|new| new.is_file() || new.is_executable());
+            match here.next() {
+                None => self.add(old.clone()),
+                Some(new) if new.same_file(old) || here.any(|new| new.same_file(old)) => {}
+                Some(_) => lost.push(old.path.clone()),
+            }
+        }
+        lost
+    }
+
     /// Names of files of which several builds are mapped, wherever they lie: sums of processes have them.
     pub fn rebuilt(&self) -> HashSet<&OsStr> {
         let mut builds: HashMap<&OsStr, &[u8]> = HashMap::new();
@@ -309,6 +335,7 @@ impl<'a> Files<'a> {
 #[cfg(test)]
 mod tests {
     use super::{Mapping, Mappings, Relocation, SPARE_START};
+    use std::path::PathBuf;
 
     fn mapping(start: u64, end: u64, offset: u64, path: &str) -> Mapping {
         Mapping { start, end, offset, permissions: *b"r-xp", path: path.into(), ..Mapping::default() }
@@ -320,6 +347,27 @@ mod tests {
             mappings.add(mapping.clone());
         }
         mappings
+    }
+
+    #[test]
+    fn code_that_was_unloaded_is_kept_until_other_code_is_there() {
+        let mut before =
+            mappings(&[mapping(0x1000, 0x2000, 0, "/program"), mapping(0x5000, 0x6000, 0x1000, "/plugin")]);
+        before.set_build_id("/program".as_ref(), &[1]);
+        before.set_build_id("/plugin".as_ref(), &[2]);
+        let mut heap = mapping(0x4000, 0x9000, 0, "");
+        heap.permissions = *b"rw-p";
+        let program = mapping(0x1000, 0x2000, 0, "/program");
+        let mut now = mappings(&[program.clone(), heap]);
+        assert!(now.keep_unloaded(&before).is_empty());
+        let name = |space: &Mappings, at| space.find(at).map(|m| (m.short_name(), m.build_id.clone()));
+        assert_eq!(name(&now, 0x5800), Some(("plugin".into(), vec![2])));
+        assert_eq!(name(&now, 0x1000), Some(("program".into(), vec![1])));
+        let mut later = mappings(&[program, mapping(0x5800, 0x7000, 0, "/other")]);
+        assert_eq!(later.keep_unloaded(&now), [PathBuf::from("/plugin")]);
+        assert_eq!(name(&later, 0x5800), Some(("other".into(), vec![])));
+        let mut same = now.clone();
+        assert!(same.keep_unloaded(&now).is_empty() && same == now);
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub enum AttachError {
     Probe { name: String, path: PathBuf, source: io::Error },
 
     #[error("process {pid} did not get its semaphore of {name} raised")]
-    Semaphore { name: String, pid: u32 },
+    Semaphore { name: String, pid: u32, task: Option<(u32, u32)> },
 
     #[error("too many different argument layouts of foreign probes (at most {})", MAX_SITES)]
     TooManySites,
@@ -86,6 +86,15 @@ fn is_root() -> bool {
 }
 
 impl AttachError {
+    /// The thread to which probes were to belong ended while they were set; the kernel finds none, or raises nothing.
+    pub fn is_of_a_thread_that_ended(&self) -> bool {
+        match self {
+            AttachError::Probe { source, .. } => source.raw_os_error() == Some(libc::ESRCH),
+            AttachError::Semaphore { task, .. } => task.is_some_and(|(pid, task)| !pids::task_lives(pid, task)),
+            _ => false,
+        }
+    }
+
     pub fn hint(&self) -> Option<String> {
         match self {
             AttachError::Load(error) => error.hint(),
@@ -385,7 +394,13 @@ impl Attachment {
                 Ok(()) if count != [0; 2] => {}
                 // Not allowed to read: the kernel may still have raised it.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM)) => {}
-                _ => return Err(AttachError::Semaphore { name: site.name.clone(), pid }),
+                _ => {
+                    let task = match self.cover {
+                        Cover::Process(task) => Some((pid, task)),
+                        Cover::Host { .. } => None,
+                    };
+                    return Err(AttachError::Semaphore { name: site.name.clone(), pid, task });
+                }
             }
         }
         Ok(())

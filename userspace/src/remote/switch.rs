@@ -41,6 +41,12 @@ impl Switch {
         Ok(())
     }
 
+    /// Looks whether it is still on, see [`Switch::keep_on`].
+    pub fn look(&mut self) -> Result<(), Error> {
+        let prof_active = self.target.root()?.prof_active;
+        self.keep_on(prof_active)
+    }
+
     /// Puts both words back.
     pub fn off(&mut self) -> Result<(), Error> {
         if let Some(before) = self.prof_active.take() {

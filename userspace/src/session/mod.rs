@@ -21,18 +21,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jeprobe_abi::drops::DROP_REASONS;
-use jeprobe_abi::event::STACK_IN_PROCESS;
+use jeprobe_abi::event::{NAME_BYTES, NAME_UNREAD, STACK_IN_PROCESS};
 
-use self::ways::Adaptive;
+use self::ways::{Adaptive, Bridge};
 use crate::error::Error;
 use crate::member::{CountedBefore, Member};
 use crate::model::Profile;
 use crate::outfile;
 use crate::probe::attach::{AttachError, AttachOptions, Attachment};
-use crate::probe::discover::{DiscoverError, Finder, HookFile};
+use crate::probe::discover::{DiscoverError, Finder, HookFile, ProcessHooks};
 use crate::probe::ring::{self, Event};
-use crate::proc::ns;
-use crate::remote::switch::Switch;
+use crate::proc::{ns, pids};
+use crate::remote::memory::ProcessMemory;
 use crate::track::lifecycle::{Image, State, Tracker};
 use crate::track::live::StackKey;
 use crate::track::pace::Way;
@@ -81,6 +81,11 @@ pub enum Notice {
         way: Way,
         /// Under a host-wide session.
         is_one_of_many: bool,
+    },
+    /// The thread that its probes belonged to ended: from now on its table is read as well.
+    Bridged {
+        pid: u32,
+        name: String,
     },
     /// Host-wide, and from now on: this process samples too often to be probed, so tables are read.
     Hushed {
@@ -134,8 +139,8 @@ pub struct Session {
     paces: BTreeMap<u32, Adaptive>,
     /// Forked or replaced while there are no probes on samples that would tell of it: to be joined until this time, ns.
     awaited: BTreeMap<u32, u64>,
-    /// Processes that sample because of their roots while their probes are being set for another thread.
-    bridges: BTreeMap<u32, Switch>,
+    /// Processes that lost the thread to which their probes belonged.
+    bridges: BTreeMap<u32, Bridge>,
     /// Probes on samples may be taken away.
     may_hush: bool,
     /// Losses on the kernel's side that a reading of the table made good.
@@ -148,7 +153,7 @@ impl Session {
         let mut finder = Finder::new();
         let hooks = finder.process(pid)?;
         let before = CountedBefore::read(pid);
-        let attachment = Attachment::process(&hooks, options)?;
+        let attachment = attach_to_one(&hooks, options)?;
         let mut session = Session::new(attachment, finder, false);
         session.counted_before.extend(before.map(|before| (pid, before)));
         session.join(pid)?;
@@ -268,8 +273,32 @@ impl Session {
         let mut events = Vec::new();
         self.attachment.drain(&mut |event| events.push(event));
         for event in events {
-            self.take(&event);
+            if let Some(event) = self.named(event) {
+                self.take(&event);
+            }
         }
+    }
+
+    /// Reads the name of a call that the kernel could not read, where it may wait for a page. `None` for what is of no interest or
+    /// cannot be read here either, which is counted.
+    fn named(&mut self, event: Event) -> Option<Event> {
+        let Event::Mallctl(mut call) = event else { return Some(event) };
+        if call.new_len != NAME_UNREAD {
+            return Some(Event::Mallctl(call));
+        }
+        let pid = call.header.tgid;
+        let mut name = [0; NAME_BYTES];
+        let read = ProcessMemory::new(pid).read_some(call.new_value, &mut name).unwrap_or(0);
+        let end = name[..read].iter().position(|&byte| byte == 0).or((read == NAME_BYTES).then_some(NAME_BYTES - 1));
+        let Some(end) = end else {
+            if let Some(member) = self.members.get_mut(&pid) {
+                member.unread_calls += 1;
+            }
+            return None;
+        };
+        call.name[..end].copy_from_slice(&name[..end]);
+        (call.new_value, call.new_len) = (0, 0);
+        name.starts_with(b"prof.").then_some(Event::Mallctl(call))
     }
 
     /// Finds processes that ended without telling. Costs a look at each; call it once a second.
@@ -344,9 +373,12 @@ impl Session {
             // Processes that no probe has told of.
             self.rescan();
         }
-        // Those whose probes ended with their thread go on in their tables.
-        let is_behind =
-            |pid: &u32| self.attachment.has_whole_table() && !self.attachment.is_bound(*pid) && !self.is_read(*pid);
+        // Those whose probes ended with their thread went on in their tables.
+        let is_behind = |pid: &u32| {
+            self.attachment.has_whole_table()
+                && !self.is_read(*pid)
+                && (self.bridges.contains_key(pid) || !self.attachment.is_bound(*pid))
+        };
         let behind: Vec<u32> = self.members.keys().copied().filter(is_behind).collect();
         for pid in behind {
             let _last = self.take_reading(pid);
@@ -512,6 +544,18 @@ impl Session {
         let written = outfile::write_as(member.owner, &merged, |out| crate::output::heap_v2::write(&profile, out));
         self.notices.push(Notice::Dumped { pid, path: path.to_owned(), merged: written.map(|()| merged) });
     }
+}
+
+/// Attaches to one process. Where the first thread has ended, the one that is found instead may end meanwhile.
+fn attach_to_one(hooks: &ProcessHooks, options: AttachOptions) -> Result<Attachment, AttachError> {
+    const TRIES: u32 = 20;
+    for _ in 1..TRIES {
+        match Attachment::process(hooks, options) {
+            Err(error) if error.is_of_a_thread_that_ended() && pids::has_memory(hooks.pid) => {}
+            answer => return answer,
+        }
+    }
+    Attachment::process(hooks, options)
 }
 
 impl AsFd for Session {

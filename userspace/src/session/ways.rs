@@ -18,14 +18,19 @@ use jeprobe_abi::event::STACK_IN_PROCESS;
 
 use super::{Notice, Session};
 use crate::probe::attach;
+use crate::proc::pids;
 use crate::remote::switch::Switch;
 use crate::track::live::StackKey;
-use crate::track::pace::{Pace, Way};
+use crate::track::pace::{self, Pace, Way};
 use crate::track::seed::Seed;
 use crate::wait::monotonic_ns;
 
 /// How long a process that was forked or replaced may take until it has the allocator.
 const EXPECTED_NS: u64 = 2_000_000_000;
+
+/// How long to wait until probes are set again whose thread ended, at first and at most.
+const SET_AGAIN_NS: u64 = 100_000_000;
+const MOST_SET_AGAIN_NS: u64 = 5_000_000_000;
 
 /// A process that may be read instead of probed.
 #[derive(Debug)]
@@ -33,6 +38,54 @@ pub(super) struct Adaptive {
     pub(super) pace: Pace,
     /// When the reading began that the tracker has, ns of `CLOCK_MONOTONIC`.
     read_ns: u64,
+}
+
+/// A process that lost the thread to which its probes belonged. From then on, and for as long as it is followed, it is told through
+/// its root to sample; what it sampled while it had no probes is read from its table.
+#[derive(Debug)]
+pub(super) struct Bridge {
+    /// `None` host-wide, and where its memory may not be written.
+    switch: Option<Switch>,
+    /// It has no probes now.
+    is_open: bool,
+    /// When it was last tried to set probes, and how long to wait until the next time.
+    set_ns: u64,
+    wait_ns: u64,
+    /// When the last reading began that the tracker has, and when the next one is due.
+    read_ns: u64,
+    next_reading_ns: u64,
+}
+
+impl Bridge {
+    fn new(now_ns: u64) -> Bridge {
+        Bridge { switch: None, is_open: true, set_ns: 0, wait_ns: SET_AGAIN_NS, read_ns: now_ns, next_reading_ns: 0 }
+    }
+
+    /// Whether probes may be set now. That takes the kernel a tenth of a second, so it is tried less often of a process whose
+    /// threads end all the time.
+    fn may_set(&mut self, now_ns: u64) -> bool {
+        let passed_ns = now_ns.saturating_sub(self.set_ns);
+        if passed_ns < self.wait_ns {
+            return false;
+        }
+        let lasted = passed_ns >= 10 * MOST_SET_AGAIN_NS;
+        self.wait_ns = if lasted { SET_AGAIN_NS } else { (2 * self.wait_ns).min(MOST_SET_AGAIN_NS) };
+        self.set_ns = now_ns;
+        true
+    }
+
+    fn read(&mut self, began_ns: u64, ended_ns: u64) {
+        self.read_ns = began_ns;
+        self.next_reading_ns = pace::after_reading(began_ns, ended_ns);
+    }
+
+    /// The process itself or another command may have switched off.
+    fn keep_on(&mut self) {
+        if let Some(switch) = &mut self.switch {
+            // Fails at the end of the process.
+            let _gone = switch.look();
+        }
+    }
 }
 
 impl Session {
@@ -80,24 +133,21 @@ impl Session {
         }
     }
 
-    /// The probes of a single process end with the thread that they belong to. When others live on, they are set anew; what was
-    /// sampled in between is in the table. Until then the process is told through its root to sample: setting a probe for a
-    /// thread that ends meanwhile makes the kernel lower the semaphores. A process whose threads all live for milliseconds loses
-    /// samples nevertheless, of which the result tells as memory that was never sampled.
+    /// The probes of a single process end with the thread that they belong to. When others live on, they are set anew, and what was
+    /// sampled meanwhile is read from the table. Neither is left to the semaphores: the kernel lowers them whenever a probe is set or
+    /// taken away while the thread that it belongs to has no memory any more, and threads may live for less time than that takes.
     pub(super) fn follow_threads(&mut self) {
-        let pids: Vec<u32> = self.members.keys().copied().filter(|pid| !self.attachment.is_bound(*pid)).collect();
-        for pid in pids {
-            if !self.host && self.attachment.has_whole_table() && !self.bridges.contains_key(&pid) {
-                // Fails at the end of the process, too.
-                let target = self.members.get(&pid).and_then(|member| member.target.as_ref());
-                self.bridges.extend(target.and_then(|target| Some((pid, Switch::on(target, None).ok()?))));
-            }
-            // It fails when the process is at its end, which a sweep finds.
-            if !self.rebind(pid) {
-                continue;
-            }
-            self.drain();
-            if !self.attachment.has_whole_table() {
+        for (&pid, bridge) in &mut self.bridges {
+            bridge.is_open = !self.attachment.is_bound(pid);
+            bridge.keep_on();
+        }
+        let is_left = |pid: &u32| !self.attachment.is_bound(*pid) && pids::has_memory(*pid);
+        let left: Vec<u32> = self.members.keys().copied().filter(is_left).collect();
+        for pid in left {
+            if self.attachment.has_whole_table() {
+                self.bridge(pid);
+            } else if self.rebind(pid) {
+                self.drain();
                 if let Some(member) = self.members.get_mut(&pid) {
                     member.note(
                         "the thread that its probes belonged to ended; what it sampled and freed in the tenth of a second until \
@@ -105,19 +155,38 @@ impl Session {
                             .into(),
                     );
                 }
-            } else if !self.is_read(pid) {
-                let _newer = self.take_reading(pid);
             }
         }
-        // A thread that is about to end has let go of its memory before it counts as ended: then the semaphores fell all the same.
-        let bridged: Vec<u32> = self.bridges.keys().copied().collect();
-        for pid in bridged {
-            let stands = self.finder.process(pid).is_ok_and(|hooks| {
-                self.attachment.is_bound(pid) && hooks.files.iter().all(|file| self.attachment.is_raised(pid, file))
-            });
-            if stands {
-                self.bridges.remove(&pid);
-            }
+    }
+
+    /// Has a process sample that has no probes, sets them again when that may be tried, and takes in what it sampled.
+    fn bridge(&mut self, pid: u32) {
+        let now = monotonic_ns();
+        let member = self.members.get(&pid);
+        let bridge = self.bridges.entry(pid).or_insert_with(|| {
+            let name = member.map(|member| member.name.clone()).unwrap_or_default();
+            self.notices.push(Notice::Bridged { pid, name });
+            Bridge::new(now)
+        });
+        bridge.is_open = true;
+        // Host-wide, parked probes belong to no thread.
+        if !self.host && bridge.switch.is_none() {
+            let target = member.and_then(|member| member.target.as_ref());
+            bridge.switch = target.and_then(|target| Switch::on(target, None).ok());
+        }
+        // It fails when the thread that was found has ended, too.
+        let is_set = bridge.may_set(now) && self.rebind(pid);
+        if is_set {
+            self.drain();
+        }
+        let is_due = self.bridges.get(&pid).is_some_and(|bridge| is_set || bridge.next_reading_ns <= now);
+        if self.is_read(pid) || !is_due {
+            return;
+        }
+        if let Some(seed) = self.take_reading(pid)
+            && let Some(bridge) = self.bridges.get_mut(&pid)
+        {
+            bridge.read(seed.began_ns, monotonic_ns());
         }
     }
 
@@ -267,17 +336,20 @@ impl Session {
 
     /// Says how much of an image that was read, not probed, is missing; true for those.
     pub(super) fn note_last_reading(&mut self, pid: u32) -> bool {
-        if !self.is_read(pid) {
-            return false;
-        }
-        let read_ns = self.paces.get(&pid).map_or(0, |adaptive| adaptive.read_ns);
+        let is_read = self.is_read(pid);
+        let read_ns = match (self.paces.get(&pid), self.bridges.get(&pid)) {
+            (Some(adaptive), _) if is_read => adaptive.read_ns,
+            (_, Some(bridge)) if bridge.is_open => bridge.read_ns,
+            _ => return false,
+        };
         let ms = monotonic_ns().saturating_sub(read_ns) / 1_000_000;
         if let Some(member) = self.members.get_mut(&pid) {
             member.note(format!(
                 "its profile table was read for the last time {ms} ms before its end was seen; what it sampled and freed in that time is \
-                 missing (--every-event loses nothing)"
+                 missing{}",
+                if is_read { " (--every-event loses nothing)" } else { ": the thread that its probes belonged to had ended" }
             ));
         }
-        true
+        is_read
     }
 }

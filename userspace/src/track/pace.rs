@@ -126,9 +126,14 @@ impl Pace {
     }
 
     fn plan(&mut self, began_ns: u64, ended_ns: u64) {
-        let took_ns = ended_ns.saturating_sub(began_ns);
-        self.next_reading_ns = ended_ns.saturating_add(READ_EVERY_NS.max(took_ns.saturating_mul(READ_SHARE)));
+        self.next_reading_ns = after_reading(began_ns, ended_ns);
     }
+}
+
+/// When the next reading may begin after one from `began_ns` to `ended_ns`.
+pub fn after_reading(began_ns: u64, ended_ns: u64) -> u64 {
+    let took_ns = ended_ns.saturating_sub(began_ns);
+    ended_ns.saturating_add(READ_EVERY_NS.max(took_ns.saturating_mul(READ_SHARE)))
 }
 
 #[cfg(test)]
