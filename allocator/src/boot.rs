@@ -49,9 +49,15 @@ fn run() -> bool {
 /// The part of boot that may allocate; done by the first thread that is ready.
 fn late() {
     // Relaxed: the flag only picks one thread.
-    if LATE.load(Ordering::Relaxed) || LATE.swap(true, Ordering::Relaxed) {
-        return;
+    if !LATE.load(Ordering::Relaxed) && !LATE.swap(true, Ordering::Relaxed) {
+        late_once();
     }
+}
+
+/// A function of its own, so that the start of a thread does not touch the pages of its stack that a message is made on.
+#[cold]
+#[inline(never)]
+fn late_once() {
     prof::boot(conf::options());
     fork::install();
     if conf::options().background_thread && !background::start() {

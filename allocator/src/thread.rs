@@ -353,6 +353,13 @@ fn take_slot() -> Option<&'static Slot> {
     if let Some(slot) = REGISTRY.lock().spare.pop_front() {
         return Some(slot);
     }
+    make_slot()
+}
+
+/// A function of its own, so that a thread that takes a slot again does not touch the pages of its stack that a new one is made on.
+#[cold]
+#[inline(never)]
+fn make_slot() -> Option<&'static Slot> {
     base::alloc_value(Slot::new())
 }
 

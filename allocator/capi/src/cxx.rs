@@ -198,13 +198,20 @@ extern "C" fn attempt(size: usize, align: usize, pc: u64, sp: u64, bp: u64) -> *
         api::allocate(size, align, false, Place::default())
     };
     if block.is_null() && conf::options().experimental_infallible_new {
-        diag::Line::new()
-            .text("Allocation of size ")
-            .dec(size as u64)
-            .text(" failed. opt.experimental_infallible_new is true. Aborting.")
-            .abort();
+        give_up(size);
     }
     block.cast()
+}
+
+/// A function of its own, so that the line does not lie on the stack of each attempt.
+#[cold]
+#[inline(never)]
+fn give_up(size: usize) -> ! {
+    diag::Line::new()
+        .text("Allocation of size ")
+        .dec(size as u64)
+        .text(" failed. opt.experimental_infallible_new is true. Aborting.")
+        .abort()
 }
 
 /// A function of the C++ runtime, 0 when there is none.
