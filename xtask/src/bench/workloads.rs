@@ -48,6 +48,7 @@ pub(crate) const ALL: &[Workload] = &[
     own("churn-log", "churn", 12_000_000, "log", MANY),
     own("server", "server", 16_000_000, "", MANY),
     own("server-small", "server", 16_000_000, "small", SEVERAL),
+    own("server-wide", "server", 16_000_000, "wide", MANY),
     own("handoff", "handoff", 8_000_000, "", SEVERAL),
     own("short-threads", "short_threads", 4000, "", MANY),
     own("fragments", "fragments", 3_000_000, "", &[1, 8]),
