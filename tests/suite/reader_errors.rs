@@ -93,6 +93,56 @@ fn what_never_ends_and_is_no_profile_is_refused_at_once() {
 }
 
 #[test]
+fn a_limit_of_file_sizes_is_an_error_and_no_signal() {
+    let directory = directory();
+    for (script, error) in [
+        ("ulimit -f 1; exec \"$0\" report --format html good.heap -o page.html", "cannot write page.html"),
+        ("ulimit -f 1; exec \"$0\" report --format html good.heap > page.html", "cannot write to standard output"),
+    ] {
+        let ended = Run::new("/bin/sh").args(["-c", script]).arg(artefact::command()).dir(directory.path()).finish();
+        assert_eq!(ended.code(), 1, "{script}: {ended}");
+        assert!(ended.stderr.contains(&format!("jeprobe: error: {error}\n  caused by: File too large")), "{ended}");
+        assert!(ended.stderr.contains("\nhint: raise the limit of file sizes in the shell: ulimit -f"), "{ended}");
+    }
+}
+
+#[test]
+fn parts_of_a_sum_that_do_not_count_what_was_allocated_are_named() {
+    let directory = directory();
+    let counted = "heap_v2/1\n@ 0x10\n  t*: 1: 100 [2: 300]\n\nMAPPED_LIBRARIES:\n";
+    fs::write(directory.join("counted.heap"), counted).expect("written");
+    fs::write(directory.join("live.heap"), counted.replace("[2: 300]", "[0: 0]")).expect("written");
+    let line = "what was ever allocated is without live.heap: no cumulative counts there";
+    let sum = jeprobe(directory.path(), &["report", "--alloc_space", "counted.heap", "live.heap"]).ok();
+    assert!(sum.stderr.contains(line), "{sum}");
+    jeprobe(directory.path(), &["merge", "live.heap", "counted.heap", "-o", "sum.heap"]).ok().discard();
+    let merged = jeprobe(directory.path(), &["report", "--alloc_space", "sum.heap"]).ok();
+    assert!(merged.stderr.contains(line), "{merged}");
+    let series = jeprobe(directory.path(), &["timeline", "--alloc_space", "live.heap", "counted.heap"]);
+    assert_eq!((series.code(), series.stdout.as_str()), (1, ""), "{series}");
+    assert!(series.stderr.contains("live.heap: no cumulative counts there"), "{series}");
+    let focused = jeprobe(directory.path(), &["report", "--show_bytes", "--focus", "0x10", "counted.heap"]).ok();
+    assert!(focused.stdout.contains(" 100.0% 0000000000000010\n"), "an address as the file has it: {focused}");
+}
+
+#[test]
+fn files_that_are_no_profiles_say_what_they_are() {
+    let directory = directory();
+    jeprobe(directory.path(), &["report", "--format", "json", "good.heap", "-o", "x.json"]).ok().discard();
+    let words: Vec<u8> = "heap_v2/1\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    fs::write(directory.join("wide.heap"), [vec![0xff, 0xfe], words].concat()).expect("written");
+    for (args, hint) in [
+        (&["report", "x.json"][..], "jeprobe writes that form and does not read it"),
+        (&["report", "wide.heap"], "if it is a profile in UTF-16, convert it first"),
+        (&["report", "/bin/true", "/bin/true", "good.heap"], "it is a program; one program may be named"),
+    ] {
+        let ended = jeprobe(directory.path(), args);
+        assert_eq!((ended.code(), ended.stdout.as_str()), (1, ""), "{ended}");
+        assert!(ended.stderr.contains(&format!("\nhint: {hint}")), "{ended}");
+    }
+}
+
+#[test]
 fn profiles_that_measure_other_things_are_no_series() {
     let directory = directory();
     let words = [0_u64, 3, 0, 10_000, 0, 5, 1, 0x40_1000, 0, 1, 0];

@@ -171,12 +171,16 @@ impl NotPreloaded {
 
 const LIBRARY_NAME: &str = "libjeprobe.so";
 
+/// A result that is larger than a file may be.
+const FILE_SIZE: &str = "raise the limit of file sizes in the shell: ulimit -f unlimited";
+
 impl Error {
     /// What the user can do, when there is something.
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::WriteFile { path, source } => match source.raw_os_error() {
                 Some(libc::ENOSPC) => Some("free some space, or name a file on another disk with -o".into()),
+                Some(libc::EFBIG) => Some(FILE_SIZE.into()),
                 Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
                     let mut name = std::ffi::OsString::from("jeprobe");
                     name.extend(path.extension().into_iter().flat_map(|extension| [".".as_ref(), extension]));
@@ -281,6 +285,7 @@ impl Error {
             Error::Stdout(source) if source.raw_os_error() == Some(libc::ENOSPC) => {
                 Some("free some space, or send the result to another disk".into())
             }
+            Error::Stdout(source) if source.raw_os_error() == Some(libc::EFBIG) => Some(FILE_SIZE.into()),
             Error::Stdout(_)
             | Error::Stderr(_)
             | Error::Zombie { .. } | Error::ControlNotTaken { .. } | Error::Spawn { .. } | Error::System { .. } => None,

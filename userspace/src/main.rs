@@ -4,7 +4,6 @@ use std::env;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use jeprobe::cli::args::Cli;
 use jeprobe::cli::dispatch;
 use jeprobe::cli::outcome::Outcome;
@@ -19,7 +18,7 @@ fn main() -> ExitCode {
     if arguments.next().is_some_and(|name| Path::new(&name).file_name().is_some_and(|name| name == "jeprof")) {
         return ExitCode::from(jeprobe::jeprof::run(arguments.collect()));
     }
-    let cli = Cli::parse();
+    let cli = Cli::of_process();
     let strict = cli.global.strict;
     let mut term = Term::new(cli.global.quiet, cli.global.verbose);
     match dispatch(&cli.command, &mut term) {

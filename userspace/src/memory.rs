@@ -18,12 +18,13 @@ use std::fmt::{self, Write as _};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::flag;
 
 use crate::error::Error;
 use crate::progress;
@@ -52,6 +53,12 @@ const NONE: u8 = 0;
 const FREE: u8 = 1;
 /// One thread looks it up.
 const ASKING: u8 = 2;
+
+/// Has a file that would be too large for `ulimit -f` be an error of writing it, and not a signal that ends the process. Programs
+/// that this one starts get the signal as ever.
+pub fn survive_file_limit() {
+    let _as_it_is = flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)));
+}
 
 /// Limits what this process may take from here on. `command`: its name in words.
 pub fn bound(command: &'static str) -> Result<(), Error> {
@@ -239,7 +246,9 @@ fn refused(size: usize) -> ! {
     let limit = LIMIT.get().copied().unwrap_or(u64::MAX);
     let command = COMMAND.get().copied().unwrap_or("jeprobe");
     progress::innermost(|work| {
-        let _cut = words(&mut line, command, work, size as u64, limit);
+        // Larger than any other, when it is not set.
+        let space = getrlimit(Resource::As).current.unwrap_or(u64::MAX);
+        let _cut = words(&mut line, command, work, size as u64, (limit, space));
     });
     let _nobody_listens = io::stderr().write_all(&line.bytes[..line.length]);
     exit();
@@ -250,16 +259,32 @@ fn exit() -> ! {
     unsafe { libc::_exit(1) }
 }
 
-/// `work`: when in it, and what it is.
-fn words(out: &mut Line, command: &str, work: Option<(&str, &str)>, size: u64, limit: u64) -> fmt::Result {
+/// `work`: when in it, and what it is. `limit` is ours, `space` that of all addresses, which the shell sets.
+fn words(
+    out: &mut Line,
+    command: &str,
+    work: Option<(&str, &str)>,
+    size: u64,
+    (limit, space): (u64, u64),
+) -> fmt::Result {
     write!(out, "{command}: error: out of memory")?;
     if let Some((when, what)) = work {
+        // On a terminal the work stands alone.
+        let what = what.strip_prefix(command).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(what);
         // Names of files are long at times; what follows must have room.
         let end = (0..=what.len().min(NAME_BYTES)).rev().find(|&at| what.is_char_boundary(at)).unwrap_or(0);
         write!(out, " {when} {}{}", &what[..end], if end < what.len() { "..." } else { "" })?;
     }
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     write!(out, ": {} MiB more were refused", mib(size))?;
+    if space < limit {
+        return writeln!(
+            out,
+            "; the limit of addresses is {} MiB\nhint: raise it in the shell: ulimit -v unlimited; or take profiles with a larger \
+             sampling interval (lg_prof_sample)",
+            mib(space)
+        );
+    }
     if limit < u64::MAX {
         write!(out, "; the limit is {} MiB", mib(limit))?;
     }
@@ -334,15 +359,18 @@ mod tests {
 
     #[test]
     fn the_words_name_work_need_and_limit() {
-        let said = |what: &str, limit| {
+        let said_of = |what: &str, limit| {
             let mut line = Line { bytes: [0; LINE_BYTES], length: 0 };
             words(&mut line, "jeprof", Some(("while", what)), 5 << 20, limit).expect("it fits");
             String::from_utf8(line.bytes[..line.length].to_vec()).expect("text")
         };
-        let text = said("reading x.heap", 64 << 20);
+        let said = |what: &str, limit| said_of(what, (limit, u64::MAX));
+        let text = said("jeprof: reading x.heap", 64 << 20);
         let first =
             "jeprof: error: out of memory while reading x.heap: 5 MiB more were refused; the limit is 64 MiB\nhint: ";
         assert!(text.starts_with(first) && text.ends_with("JEPROBE_MEMORY_LIMIT=8G\n"), "{text}");
+        let text = said_of("reading x.heap", (64 << 20, 32 << 20));
+        assert!(text.contains("the limit of addresses is 32 MiB\nhint: raise it in the shell: ulimit -v"), "{text}");
         let long = "é".repeat(900);
         let text = said(&long, u64::MAX);
         assert!(text.contains("é...: 5 MiB more were refused\nhint: ") && text.ends_with("8G\n"), "{text}");

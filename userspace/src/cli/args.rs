@@ -5,9 +5,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::report_args::{DiffArgs, FlamegraphArgs, MergeArgs, ReportArgs, SymbolizeArgs, TimelineArgs, WebArgs};
+use super::report_args::{
+    DiffArgs, FlamegraphArgs, Format, MergeArgs, ReportArgs, SymbolizeArgs, TimelineArgs, WebArgs,
+};
 use crate::memory;
 
 /// Heap profiler: who holds a process's memory, asked by pid, host-wide or in-process.
@@ -18,6 +21,33 @@ pub struct Cli {
     pub global: GlobalArgs,
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// The command line of this process; ends it where that is wrong, or asks for help.
+    pub fn of_process() -> Cli {
+        Cli::try_parse().unwrap_or_else(|error| with_advice(error).exit())
+    }
+}
+
+/// Says of options that are jeprof's which ones they are here, and does not advise to take an option for the name of a file.
+fn with_advice(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return error };
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let name = option.trim_start_matches('-');
+    let advice = match Format::from_str(name, false) {
+        Ok(format) => Some(format!("that form has the option --format {}", format.name())),
+        Err(_) if name == "web" => Some("the page has a command of its own: jeprobe web FILE".to_owned()),
+        Err(_) => None,
+    };
+    error.remove(ContextKind::Suggested);
+    if let Some(advice) = advice {
+        error.remove(ContextKind::SuggestedArg);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+    }
+    error
 }
 
 /// Options of every command.
@@ -199,7 +229,7 @@ fn parse_ring(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cli, Command, parse_duration, parse_ring};
+    use super::{Cli, Command, parse_duration, parse_ring, with_advice};
     use clap::{CommandFactory as _, Parser as _};
     use std::time::Duration;
 
@@ -225,6 +255,18 @@ mod tests {
         for bad in ["", "x", "0", "1K", "2G", "unlimited", "99999999T"] {
             parse_ring(bad).expect_err(bad);
         }
+    }
+
+    #[test]
+    fn options_of_jeprof_are_told_by_their_names_here() {
+        let said = |args: &[&str]| {
+            let args = ["jeprobe"].iter().chain(args);
+            with_advice(Cli::try_parse_from(args).expect_err("an unknown option")).to_string()
+        };
+        assert!(said(&["report", "--svg", "a"]).contains("that form has the option --format svg"));
+        assert!(said(&["report", "--web", "a"]).contains("a command of its own: jeprobe web FILE"));
+        let wrong = said(&["report", "--top", "-1", "a"]);
+        assert!(wrong.contains("'-1'") && !wrong.contains("as a value"), "{wrong}");
     }
 
     #[test]

@@ -149,9 +149,11 @@ pub(super) fn html(selection: &Selection<'_>, options: &Options, subject: &str, 
     let mut picture = Vec::new();
     flame(selection, options, subject, &mut picture)?;
     // A frame of its own, since the picture has scripts and a size of its own.
+    let height = height(&picture).unwrap_or(f64::MAX);
     writeln!(
         out,
-        "<h2>Flame graph</h2>\n<iframe title=\"flame graph\" src=\"data:image/svg+xml,{}\"></iframe>",
+        "<h2>Flame graph</h2>\n<iframe title=\"flame graph\" style=\"height:min(60vh,{:.0}px)\" src=\"data:image/svg+xml,{}\"></iframe>",
+        (height + 24.0).min(1e6),
         percent_encoded(&picture)
     )?;
     writeln!(
@@ -161,6 +163,14 @@ pub(super) fn html(selection: &Selection<'_>, options: &Options, subject: &str, 
     )?;
     table(selection, options, out)?;
     writeln!(out, "</body></html>")
+}
+
+/// Of a picture, in its own units: what it says last in its first tag.
+fn height(svg: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(svg).ok()?;
+    let tag = &text[text.find("<svg")?..];
+    let frame = tag[..tag.find('>')?].split("viewBox=\"").nth(1)?.split('"').next()?;
+    frame.split(' ').nth(3)?.parse().ok()
 }
 
 fn table(selection: &Selection<'_>, options: &Options, out: &mut dyn Write) -> io::Result<()> {

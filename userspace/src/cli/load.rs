@@ -58,16 +58,44 @@ pub(super) fn load_files(inputs: &[PathBuf], args: &SourceArgs, is_labelled: boo
         Ok(profile)
     };
     let mut profile = part(&files[0])?;
+    let mut uncounted = Uncounted::default();
+    uncounted.look(&profile, &files[0]);
     for path in &files[1..] {
         let other = part(path)?;
         same_kind(profile.kind(), other.kind(), path)?;
+        uncounted.look(&other, path);
         profile.merge(&other);
     }
-    for note in repeated(files) {
+    for note in repeated(files).into_iter().chain(uncounted.of(&profile)) {
         profile.add_note(note);
     }
     let names: Vec<String> = files.iter().map(|path| file_name(path)).collect();
     Ok(Loaded { profile, sources, subject: names.join(" + ") })
+}
+
+/// Names of those parts of a sum that do not count what was allocated.
+#[derive(Default)]
+pub(super) struct Uncounted(Vec<String>);
+
+impl Uncounted {
+    pub(super) fn look(&mut self, part: &Profile, path: &Path) {
+        if is_uncounted(part) {
+            self.0.push(file_name(path));
+        }
+    }
+
+    /// What is to be known of the sum when others do count it.
+    pub(super) fn of(&self, sum: &Profile) -> Option<String> {
+        let files = self.0.join(", ");
+        (sum.has_cumulative() && !files.is_empty()).then(|| {
+            format!("what was ever allocated is without {files}: no cumulative counts there (prof_accum was off)")
+        })
+    }
+}
+
+/// A profile with samples and without cumulative counts.
+pub(super) fn is_uncounted(profile: &Profile) -> bool {
+    !profile.has_cumulative() && profile.stack_count() > 0
 }
 
 /// Files that are given more than once and so summed more than once, in words.
@@ -110,9 +138,8 @@ pub(super) fn same_kind(kind: &Kind, other: &Kind, path: &Path) -> Result<()> {
 
 /// Fails when what was allocated is counted in one of two profiles that are compared, and not in the other.
 pub(super) fn same_counts(old: &Profile, new: &Profile, value: Value) -> Result<()> {
-    let is_unknown = |profile: &Profile| !profile.has_cumulative() && profile.stack_count() > 0;
-    if value.is_cumulative() && is_unknown(old) != is_unknown(new) {
-        let which = if is_unknown(old) { "old" } else { "new" };
+    if value.is_cumulative() && is_uncounted(old) != is_uncounted(new) {
+        let which = if is_uncounted(old) { "old" } else { "new" };
         bail!("the {which} profile has no cumulative counts, so what was allocated cannot be compared");
     }
     Ok(())
@@ -243,7 +270,10 @@ pub(super) fn with_rows(options: Options, args: &RowArgs) -> Options {
 
 pub(super) fn regex(pattern: Option<&String>) -> Result<Option<Regex>, Error> {
     let compile = |pattern: &String| {
-        Regex::new(&unmarked(pattern)).map_err(|error| {
+        // An address as heap files and debuggers have it: here they have 16 digits.
+        let address = pattern.strip_prefix("0x").filter(|digits| u64::from_str_radix(digits, 16).is_ok());
+        let sought = address.map_or_else(|| unmarked(pattern), |digits| format!("^0*{}$", digits.to_lowercase()));
+        Regex::new(&sought).map_err(|error| {
             // The last line of several says what is wrong; those before point at the place.
             let text = error.to_string();
             let why = text.lines().last().unwrap_or_default();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use super::explain::explain_recording;
-use super::load::{file_name, read, repeated, same_kind};
+use super::load::{Uncounted, file_name, read, repeated, same_kind};
 use super::outcome::Outcome;
 use super::report_args::{Format, MergeArgs};
 use super::results::{file, keep, name, named_format};
@@ -35,11 +35,13 @@ pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
     }
     let mut merged = Profile::default();
     let mut is_first = true;
+    let mut uncounted = Uncounted::default();
     for (host, path) in hosts.into_iter().zip(&files) {
         let mut profile = read(path)?;
         if !std::mem::take(&mut is_first) {
             same_kind(merged.kind(), profile.kind(), path)?;
         }
+        uncounted.look(&profile, path);
         let mut labels = vec![(PROCESS.to_owned(), process(&profile).unwrap_or_else(|| file_name(path)))];
         labels.extend(host.map(|mut host| {
             printable(&mut host);
@@ -51,7 +53,7 @@ pub fn run(args: &MergeArgs, term: &mut Term) -> Result<Outcome> {
         }
         merged.merge(&profile);
     }
-    for note in repeated(&files) {
+    for note in repeated(&files).into_iter().chain(uncounted.of(&merged)) {
         merged.add_note(note);
     }
     check_heap(&merged, format)?;

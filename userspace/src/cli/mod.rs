@@ -45,6 +45,7 @@ pub fn dispatch(command: &Command, term: &mut Term) -> Result<Outcome> {
         | Command::Timeline(_)
         | Command::Web(_) => true,
     };
+    memory::survive_file_limit();
     if reads_profiles {
         memory::bound("jeprobe")?;
     }

@@ -4,11 +4,11 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::draw::page;
 use super::explain::{Unnamed, empty};
-use super::load::{file_name, name_across_builds, read, same_kind, sources, split, value};
+use super::load::{file_name, is_uncounted, name_across_builds, read, same_kind, sources, split, value};
 use super::outcome::Outcome;
 use super::report_args::{Format, TimelineArgs};
 use super::results::{file, keep, picture, write_file};
@@ -35,9 +35,12 @@ pub fn run(args: &TimelineArgs, term: &mut Term) -> Result<Outcome> {
     let sources = sources(&args.sources, program)?;
     let value = value(args.value);
     let (mut series, mut unnamed) = (Vec::new(), Unnamed::default());
-    let mut kind = None;
+    let (mut kind, mut uncounted) = (None, Vec::new());
     for (at, path) in files.iter().enumerate() {
         let profile = read(path)?;
+        if value.is_cumulative() && is_uncounted(&profile) {
+            uncounted.push(file_name(path));
+        }
         same_kind(kind.get_or_insert_with(|| profile.kind().clone()), profile.kind(), path)?;
         let symbols = name_across_builds(&profile, &sources);
         let name = file_name(path);
@@ -47,6 +50,10 @@ pub fn run(args: &TimelineArgs, term: &mut Term) -> Result<Outcome> {
         unnamed.look(&symbols, &name);
         // One profile at a time is in memory with its stacks.
         series.push(Arc::new(Dataset::new(at as u64, name, at as f64, &profile, &symbols).slim()));
+    }
+    if !uncounted.is_empty() && uncounted.len() < files.len() {
+        let files = uncounted.join(", ");
+        bail!("{files}: no cumulative counts there, so what was allocated is no series (prof_accum was off)");
     }
     let scene = drawn::timeline(&series, value);
     let write = |out: &mut dyn Write| match format {

@@ -19,6 +19,10 @@ const SHOWN_BYTES: usize = 60;
 const NO_MAPPINGS: &str = "the file lists no mapped files: it may have been cut short, and only a program at fixed addresses \
                            can be resolved";
 
+/// Beginnings of forms that are written and not read.
+const WRITTEN_ONLY: [&str; 4] =
+    [r#"{"schema":"jeprobe-report""#, r#"{"$schema":"https://www.speedscope"#, "# callgrind format", "function,flat_"];
+
 /// Why and where a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}, byte {byte}: {reason}")]
@@ -68,10 +72,17 @@ impl ReadError {
                 Some("take the profile again; a process that ends while it dumps leaves a part of a file".into())
             }
             // As a shell of Windows writes what it redirects.
-            Reason::NotAProfile(ref text) if text.contains('\0') => {
+            Reason::NotAProfile(ref text) if text.contains("h\0e\0a\0p") => {
                 Some("if it is a profile in UTF-16, convert it first: iconv -f UTF-16 -t UTF-8 FILE".into())
             }
-            Reason::NotAProfile(_) => Some(
+            Reason::NotAProfile(ref text) if text.starts_with("\u{7f}ELF") => Some(
+                "it is a program; one program may be named, before the profiles: jeprobe report PROGRAM PROFILE..."
+                    .into(),
+            ),
+            Reason::NotAProfile(ref text) if WRITTEN_ONLY.iter().any(|form| text.starts_with(form)) => {
+                Some("jeprobe writes that form and does not read it; give the heap file that it was made of".into())
+            }
+            Reason::NotAProfile(_) | Reason::BadCpu(_) => Some(
                 "give a file that jeprobe, jemalloc, gperftools or pprof wrote; `jeprobe report PROGRAM PROFILE` \
                      wants you to name the program first"
                     .into(),

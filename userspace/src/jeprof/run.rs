@@ -33,6 +33,7 @@ use super::usage;
 /// Runs the command; `arguments` without its own name. The exit code.
 pub fn run(arguments: Vec<OsString>) -> u8 {
     temp::watch_signals();
+    memory::survive_file_limit();
     let mut out = Output::stdout();
     let mut result = main(arguments, &mut out);
     if let Err(error) = out.flush()

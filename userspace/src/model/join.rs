@@ -111,7 +111,11 @@ impl Profile {
         } else if self.interval != other.interval {
             // Written at the finest interval, no estimate is lost to rounding.
             let (fine, coarse) = (self.interval.min(other.interval), self.interval.max(other.interval));
-            self.add_note(format!("merged from profiles with one sample per {} and {} bytes", fine.0, coarse.0));
+            self.add_note(if fine.0 <= 1 {
+                format!("merged from profiles that count every object and such with one sample per {} bytes", coarse.0)
+            } else {
+                format!("merged from profiles with one sample per {} and {} bytes", fine.0, coarse.0)
+            });
             self.interval = fine;
         }
         if is_first {

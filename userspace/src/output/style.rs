@@ -51,6 +51,11 @@ impl Style {
         if name.chars().count() <= room {
             return Cow::Borrowed(name);
         }
+        // What is said of a name says less than its end.
+        let name = name.strip_suffix(" (inline)").unwrap_or(name);
+        if name.chars().count() <= room {
+            return Cow::Borrowed(name);
+        }
         // Both ends tell names apart: the namespace and the function.
         let tail = room / 2;
         let head: String = name.chars().take(room - 1 - tail).collect();
@@ -92,6 +97,8 @@ mod tests {
         let cut = narrow.name(&name, 40);
         assert_eq!(cut.chars().count(), 20);
         assert!(cut.starts_with("ns::") && cut.ends_with("::function"), "{cut}");
+        let inlined = format!("{name} (inline)");
+        assert!(narrow.name(&inlined, 40).ends_with("::function"), "the remark goes first");
         let ascii = Style { is_ascii: true, ..narrow };
         assert!(
             ascii.name(&name, 40).is_ascii() && ascii.branch(true).0.is_ascii() && ascii.branch(false).1.is_ascii()

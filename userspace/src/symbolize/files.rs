@@ -138,7 +138,8 @@ const OTHER_LIBRARY: &str =
     "give the directory that has it at this path by --sysroot DIR, or its debug file by --debug-dir DIR";
 
 /// Why code outside of every file has no names.
-const UNMAPPED: &str = "no file is mapped there; code that a program made itself has the names that it writes for perf \
+const UNMAPPED: &str = "no file is mapped there: a library that was unloaded, or a list of mappings that was cut short; code that a \
+                        program made itself has the names that it writes for perf \
                         (node --perf-basic-prof) while it is profiled";
 
 /// Mappings with the places where their files begin.
