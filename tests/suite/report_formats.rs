@@ -281,7 +281,7 @@ fn what_is_no_profile_is_refused_with_advice() {
         (&["./leak"][..], "no profile given, only the program ./leak", "name a profile after it: ./leak FILE.heap"),
         (&["."], "cannot read .", "name the files in it: ./*.heap"),
         (&["./nowhere.heap"], "cannot read ./nowhere.heap", "take a profile with: jeprobe dump --pid P"),
-        (&["hand.heap", "./leak"], "cannot read the profile ./leak", "name the program first"),
+        (&["hand.heap", "./leak"], "cannot read the profile ./leak", "one program may be named, before the profiles"),
         (&["-", "-"], "standard input can be read once", "write one of them to a file"),
     ] {
         let ended = report(args);

@@ -26,7 +26,7 @@ fn profile(seed: u64, is_cut: bool) -> String {
         }
         let (objects, bytes) = (1 + below(5), 1 + below(100_000));
         let end = if number % 1000 == 0 { "\r\n" } else { "\n" };
-        write!(text, "{end}  t*: {objects}: {bytes} [7: 8888]{end}  t{}: {objects}: {bytes} [7: 8888]\n", number % 3)
+        writeln!(text, "{end}  t*: {objects}: {bytes} [7: 8888]{end}  t{}: {objects}: {bytes} [7: 8888]", number % 3)
             .expect("memory");
         if number % 9000 == 8999 {
             text.push_str("this is no record\n");
@@ -128,10 +128,10 @@ fn a_damaged_file_is_told_once_and_replaced() {
     let damages = [flipped(100), flipped(sound.len() / 2), flipped(0), sound[..sound.len() / 2].to_vec(), Vec::new()];
     for (number, bytes) in damages.into_iter().enumerate() {
         fs::write(file, bytes).expect("our own file");
-        let damaged = jeprof(cache.path(), folder.path(), &args);
-        assert!(damaged.stdout == without.stdout, "{number}");
-        let said = damaged.stderr.lines().filter(|line| line.contains("is damaged")).count();
-        assert_eq!(said, 1, "{number}: {}", damaged.stderr);
+        let after = jeprof(cache.path(), folder.path(), &args);
+        assert!(after.stdout == without.stdout, "{number}");
+        let said = after.stderr.lines().filter(|line| line.contains("is damaged")).count();
+        assert_eq!(said, 1, "{number}: {}", after.stderr);
         same("replaced", &jeprof(cache.path(), folder.path(), &args), &without);
     }
     // Another version, which may hold anything behind its number.
