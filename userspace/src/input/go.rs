@@ -13,6 +13,8 @@
 //! the number behind `heap/` (`runtime/pprof`, `writeHeapInternal` and `scaleHeapSample`), where gperftools means another one.
 #![forbid(unsafe_code)]
 
+use std::collections::HashSet;
+
 use memchr::memmem;
 
 use crate::digits::hex;
@@ -38,6 +40,8 @@ pub(super) fn without_return_of_leaf(stack: &mut [u64]) {
 pub(super) struct Names {
     /// By address as stacks mean it, innermost function first.
     found: Vec<(u64, Named)>,
+    /// What may have names: the addresses of the last stack, once it has a line.
+    sites: HashSet<u64>,
     has_any: bool,
     has_statistics: bool,
 }
@@ -48,13 +52,17 @@ impl Names {
         self.has_statistics |= line == STATISTICS;
         let Some((address, named)) = frame(line) else { return };
         self.has_any = true;
-        if stack.iter().enumerate().any(|(depth, &avma)| call_site(depth, avma) == address) {
+        if self.sites.is_empty() {
+            self.sites.extend(stack.iter().enumerate().map(|(depth, &avma)| call_site(depth, avma)));
+        }
+        if self.sites.contains(&address) {
             self.found.push((address, named));
         }
     }
 
     /// Gives the profile what was found below the last stack. An address keeps the names that it has.
     pub(super) fn give(&mut self, profile: &mut Profile) {
+        self.sites.clear();
         let found = std::mem::take(&mut self.found);
         for functions in found.chunk_by(|a, b| a.0 == b.0) {
             let site = functions[0].0;
