@@ -184,6 +184,14 @@ mod tests {
     }
 
     #[test]
+    fn totals_are_sums_over_threads() {
+        let profile = profile(0x1000);
+        assert_eq!(profile.stack_count(), 1);
+        assert_eq!(profile.sum().current, sums(3, 30));
+        assert_eq!(profile.shares().len(), 2);
+    }
+
+    #[test]
     fn merging_another_address_space_joins_equal_stacks() {
         let mut merged = profile(0x1000);
         merged.merge(&profile(0x8000));
