@@ -1,13 +1,17 @@
 /* Producers and consumers: every block is freed by another thread than the one that allocated it. Half of the threads
- * (at least one) allocate batches and put them into one bounded queue, the other half take and free them. Operations
- * are blocks a producer. */
+ * (at least one) allocate batches and put them into one bounded queue, the other half take and free them. With variant
+ * `blind` the blocks are of 64 bytes, their writer fills them, who frees them does not look at them, and the batch
+ * taken is the newest one. Operations are blocks a producer. */
 #include "bench.h"
 
 #define BATCH 1000
+#define BLIND_BATCH 4096
+#define BLIND_BYTES 64
 #define QUEUE 32
 
 static struct arguments args;
-static int producers, consumers;
+static int producers, consumers, blind;
+static unsigned blocks; /* in a batch */
 static void **queue[QUEUE];
 static unsigned long head, tail;
 static int producing;
@@ -22,10 +26,10 @@ static size_t size_of(unsigned place)
 static void *produce(void *index)
 {
     (void)index;
-    for (long made = 0; made < args.ops; made += BATCH) {
-        void **batch = malloc(BATCH * sizeof *batch);
-        for (unsigned i = 0; i < BATCH; i++)
-            batch[i] = get(size_of(i));
+    for (long made = 0; made < args.ops; made += blocks) {
+        void **batch = get(blocks * sizeof *batch);
+        for (unsigned i = 0; i < blocks; i++)
+            batch[i] = blind ? memset(get(BLIND_BYTES), (int)i, BLIND_BYTES) : get(size_of(i));
         pthread_mutex_lock(&lock);
         while (head - tail == QUEUE)
             pthread_cond_wait(&not_full, &lock);
@@ -51,11 +55,15 @@ static void *consume(void *index)
             pthread_mutex_unlock(&lock);
             return NULL;
         }
-        void **batch = queue[tail++ % QUEUE];
+        void **batch = blind ? queue[--head % QUEUE] : queue[tail++ % QUEUE];
         pthread_cond_signal(&not_full);
         pthread_mutex_unlock(&lock);
-        for (unsigned i = 0; i < BATCH; i++)
-            put(batch[i], size_of(i));
+        for (unsigned i = 0; i < blocks; i++) {
+            if (blind)
+                free(batch[i]);
+            else
+                put(batch[i], size_of(i));
+        }
         free(batch);
     }
 }
@@ -68,6 +76,8 @@ static void *work(void *index)
 int main(int argc, char **argv)
 {
     args = parse(argc, argv);
+    blind = strcmp(args.variant, "blind") == 0;
+    blocks = blind ? BLIND_BATCH : BATCH;
     producing = producers = args.threads > 1 ? args.threads / 2 : 1;
     consumers = args.threads > 1 ? args.threads - producers : 1;
     run_threads(producers + consumers, work);

@@ -50,6 +50,7 @@ pub(crate) const ALL: &[Workload] = &[
     own("server-small", "server", 16_000_000, "small", SEVERAL),
     own("server-wide", "server", 16_000_000, "wide", MANY),
     own("handoff", "handoff", 8_000_000, "", SEVERAL),
+    own("handoff-blind", "handoff", 16_000_000, "blind", SEVERAL),
     own("short-threads", "short_threads", 4000, "", MANY),
     own("fragments", "fragments", 3_000_000, "", &[1, 8]),
     own("large", "blocks", 60, "large", ONE),
