@@ -193,6 +193,13 @@ impl Slot {
         }
     }
 
+    /// As [`Slot::count_free`], for a thread that has its own slot.
+    #[inline(always)]
+    pub(crate) fn count_free_own(&self, usable: u64) {
+        let after = self.deallocated.load(Ordering::Relaxed).wrapping_add(usable);
+        self.deallocated.store(after, Ordering::Relaxed);
+    }
+
     /// The arena that serves this thread.
     pub fn arena(&self) -> Option<&'static Arena> {
         self.arena.get().or_else(|| arenas::get(0))
@@ -214,10 +221,23 @@ impl Slot {
         self.allocated.load(Ordering::Relaxed) >= self.next_sample.load(Ordering::Relaxed)
     }
 
-    /// True when the allocation of `usable` bytes more will reach the sample point.
+    /// True when the allocation of `usable` bytes more will reach the sample point, and always in the slots that are no
+    /// thread's.
+    #[inline(always)]
     pub(crate) fn sample_comes(&self, usable: usize) -> bool {
         let after = self.allocated.load(Ordering::Relaxed).wrapping_add(usable as u64);
-        after >= self.next_sample.load(Ordering::Relaxed) && !self.is_closed()
+        after >= self.next_sample.load(Ordering::Relaxed)
+    }
+
+    /// Counts an allocation that was sampled, outside the fast path, with the next sample point `distance` bytes from there. A
+    /// collection step that is due stays so.
+    #[inline(always)]
+    pub(crate) fn count_sampled(&self, usable: usize, distance: u64) {
+        let after = self.allocated.load(Ordering::Relaxed).wrapping_add(usable as u64);
+        self.allocated.store(after, Ordering::Relaxed);
+        let next = after.saturating_add(distance);
+        self.next_sample.store(next, Ordering::Relaxed);
+        self.threshold.0.set(next.min(self.next_collect.load(Ordering::Relaxed)));
     }
 
     /// Sets the next sample point `distance` bytes from now.

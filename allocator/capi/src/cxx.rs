@@ -191,9 +191,19 @@ global_asm!(
 
 /// One try to allocate; null when there is no memory. `pc`, `sp`, `bp`: as for `Caller::new`; `pc` 0 when unknown. With `experimental_infallible_new` it does not return then.
 extern "C" fn attempt(size: usize, align: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
-    let caller = Caller::new(pc, sp, bp);
+    if align == 0
+        && let Some(block) = api::malloc_sampled(size, Caller::new(pc, sp, bp))
+    {
+        return block.cast();
+    }
+    attempt_rest(size, align, pc, sp, bp)
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn attempt_rest(size: usize, align: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
     let block = if align == 0 {
-        api::malloc_slow_for(size, caller)
+        api::malloc_rest(size, Caller::new(pc, sp, bp))
     } else {
         api::allocate(size, align, false, Place::default())
     };

@@ -79,7 +79,16 @@ extern "C" fn malloc_slow(size: usize) -> *mut c_void {
 /// `pc`, `sp`, `bp`: as for `Caller::new`.
 #[cold]
 extern "C" fn malloc_for(size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
-    let block = api::malloc_slow_for(size, Caller::new(pc, sp, bp));
+    match api::malloc_sampled(size, Caller::new(pc, sp, bp)) {
+        Some(block) => block.cast(),
+        None => malloc_rest(size, pc, sp, bp),
+    }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn malloc_rest(size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
+    let block = api::malloc_rest(size, Caller::new(pc, sp, bp));
     if block.is_null() { out_of_memory("malloc") } else { block.cast() }
 }
 

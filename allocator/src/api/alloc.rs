@@ -5,7 +5,7 @@
 
 use core::ptr::NonNull;
 
-use crate::arena::{Arena, FAST_OF_SIZE};
+use crate::arena::{self, Arena, FAST_OF_SIZE};
 use crate::arenas;
 use crate::bits::align_up;
 use crate::boot;
@@ -106,6 +106,36 @@ pub fn malloc_slow(size: usize) -> *mut u8 {
 /// As [`malloc_slow`], for an entry point that knows who called it.
 #[inline(always)]
 pub fn malloc_slow_for(size: usize, caller: Caller) -> *mut u8 {
+    match malloc_sampled(size, caller) {
+        Some(block) => block,
+        None => malloc_rest(size, caller),
+    }
+}
+
+/// A small block that becomes a sample, where that takes little: out of those that the thread keeps for that, with nothing new
+/// since its last samples. As the cached blocks, these are not filled. Of most samples this is all, so it calls nothing and keeps
+/// little at hand; for entry points that know who called them.
+#[inline(always)]
+pub fn malloc_sampled(size: usize, caller: Caller) -> Option<*mut u8> {
+    if size > SMALL_MAX {
+        return None;
+    }
+    let slot = thread::slot();
+    // SAFETY: `SMALL_MAX <= LOOKUP_MAX`, so the index is at most LOOKUP_MAX / 8, the last one.
+    let fast = usize::from(unsafe { *FAST_OF_SIZE.get_unchecked(size.div_ceil(8)) });
+    let usable = stack_at(slot, fast).size();
+    if !slot.sample_comes(usable) {
+        return None;
+    }
+    let shelf = || slot.cache.at_hand_for_sample(arena::class_of_offset(fast));
+    let (distance, hand) = prof::quick(slot.prof(), size, usable, caller, shelf)?;
+    slot.count_sampled(usable, distance);
+    Some(hand.take().block())
+}
+
+/// What [`malloc_sampled`] leaves over.
+#[inline(always)]
+pub fn malloc_rest(size: usize, caller: Caller) -> *mut u8 {
     let at_hand = if size <= SMALL_MAX { sampled(size, caller) } else { large_cached(size, caller) };
     match at_hand {
         Some(block) => block,
@@ -123,12 +153,12 @@ fn malloc_uncached(size: usize, caller: Caller) -> *mut u8 {
 
 /// A small block that becomes a sample, of those that the thread keeps for that; `None` when more is to be done. As the
 /// cached blocks, these are not filled.
-#[inline(always)]
+#[inline]
 fn sampled(size: usize, caller: Caller) -> Option<*mut u8> {
     let slot = thread::slot();
     let class = sizeclass::small_index(size);
     let usable = sizeclass::size_of_index(class);
-    if !slot.sample_comes(usable) || !slot.cache.is_open() || !prof::wanted(slot.prof()) {
+    if !slot.sample_comes(usable) || slot.is_closed() || !slot.cache.is_open() || !prof::wanted(slot.prof()) {
         return None;
     }
     let live = slot.cache.kept_for_sample(class)?;
@@ -136,7 +166,7 @@ fn sampled(size: usize, caller: Caller) -> Option<*mut u8> {
     if slot.collect_due(usable) {
         collect(slot);
     }
-    sample_here(slot, Some(prof::Object { live, requested: size, usable }), usable, caller);
+    sample(slot, Some(prof::Object { live, requested: size, usable }), usable, caller);
     slot.settle_threshold();
     Some(live.block())
 }
@@ -205,7 +235,7 @@ fn allocate_usable(
     let cache = cache_of(slot, place);
     renew_distance(slot);
     let mut live = None;
-    if usable <= SMALL_MAX && slot.sample_comes(usable) && prof::wanted(slot.prof()) {
+    if usable <= SMALL_MAX && slot.sample_comes(usable) && !slot.is_closed() && prof::wanted(slot.prof()) {
         let class = sizeclass::small_index(usable);
         live = match cache {
             Some(cache) => cache.alloc_sampled(class, arena),
@@ -372,7 +402,12 @@ fn sample_large(slot: &'static Slot, block: *mut u8, requested: usize, usable: u
     let extent = if prof::wanted(slot.prof()) { emap::word(block.addr()).extent() } else { None };
     let found = extent.zip(extent.and_then(|_| prof::take_map(slot.prof(), block)));
     let live = found.and_then(|(_, map)| lives::live_of(map));
-    let marked = sample_here(slot, live.map(|live| prof::Object { live, requested, usable }), usable, caller);
+    let marked = if let Some((distance, _)) = prof::quick(slot.prof(), requested, usable, caller, || live.as_ref()) {
+        slot.set_sample_distance(distance);
+        true
+    } else {
+        sample(slot, live.map(|live| prof::Object { live, requested, usable }), usable, caller)
+    };
     match found {
         Some((extent, map)) if marked => Arena::begin_sample(extent, map, usable),
         Some((_, map)) => prof::give_map(slot.prof(), map),
@@ -380,15 +415,9 @@ fn sample_large(slot: &'static Slot, block: *mut u8, requested: usize, usable: u
     }
 }
 
-/// As [`sample_here`], where it is seldom.
+/// The sample point is reached. `object`: the block, if it may be a sample. True when it is one now.
 #[inline(never)]
 fn sample(slot: &'static Slot, object: Option<prof::Object>, usable: usize, caller: Caller) -> bool {
-    sample_here(slot, object, usable, caller)
-}
-
-/// The sample point is reached. `object`: the block, if it may be a sample. True when it is one now.
-#[inline(always)]
-fn sample_here(slot: &'static Slot, object: Option<prof::Object>, usable: usize, caller: Caller) -> bool {
     let now_ns = sys::clock_recent_ns();
     let (allocated, deallocated) =
         (slot.allocated().load(Ordering::Relaxed), slot.deallocated().load(Ordering::Relaxed));

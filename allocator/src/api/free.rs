@@ -46,9 +46,38 @@ pub unsafe fn free(ptr: *mut u8) {
     free_slow(ptr);
 }
 
+/// Of most sampled blocks this is all, so it calls nothing and keeps little at hand.
 #[cold]
 #[inline(never)]
 fn free_slow(ptr: *mut u8) {
+    if let Some(extent) = emap::word(ptr.addr()).extent()
+        && extent.is_sampled()
+        && free_at_hand(ptr, extent)
+    {
+        return;
+    }
+    free_rest(ptr);
+}
+
+/// Frees a block that is a sample of this thread onto the thread's shelf; false, with nothing done, when it is none, lies in no
+/// slab, or more is to be done.
+#[inline(always)]
+fn free_at_hand(ptr: *mut u8, extent: &'static Extent) -> bool {
+    let slot = thread::slot();
+    if let Some(live) = lives::find(ptr, extent)
+        && let Some(room) = slot.cache.room_for_sampled(extent.class())
+        && let Some(usable) = prof::quick_free(slot.prof(), live)
+    {
+        live.rest();
+        slot.count_free_own(usable);
+        room.put(live);
+        return true;
+    }
+    false
+}
+
+#[inline(never)]
+fn free_rest(ptr: *mut u8) {
     if let Some(extent) = emap::word(ptr.addr()).extent()
         && (if extent.is_sampled() { free_own_sampled(ptr, extent) } else { free_own(ptr, extent) })
     {

@@ -9,7 +9,10 @@ pub mod free;
 pub mod global;
 pub mod realloc;
 
-pub use alloc::{allocate, calloc, malloc, malloc_cached, malloc_slow, malloc_slow_for, memalign, memalign_cached};
+pub use alloc::{
+    allocate, calloc, malloc, malloc_cached, malloc_rest, malloc_sampled, malloc_slow, malloc_slow_for, memalign,
+    memalign_cached,
+};
 pub use flags::{CacheChoice, Flags, Place};
 pub use free::{arena_of_ptr, free, free_placed, usable_size};
 pub use realloc::{realloc, realloc_placed, resize_in_place};

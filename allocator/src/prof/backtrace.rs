@@ -26,7 +26,7 @@ use jeprobe_abi::abi::MAX_FRAMES;
 
 use super::familiar::Recalled;
 use super::maps;
-use super::records::jeprobe_root;
+use super::records::{Ptr, TctxCell, jeprobe_root};
 use super::rule::{Key, Registers, Rule, Rules, Step};
 use super::trace::{Trace, Walked};
 use super::walker::{self, generation, own_text, refresh, take_walker};
@@ -38,7 +38,7 @@ use crate::sys;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stack {
     low: u64,
-    high: u64,
+    pub(crate) high: u64,
 }
 
 impl Stack {
@@ -80,6 +80,17 @@ impl Words for StackWords {
         let place = core::ptr::with_exposed_provenance::<u64>(addr as usize);
         // SAFETY: I-WALK-2: between the stack pointer and the end of the thread's own stack.
         Some(unsafe { place.read_unaligned() })
+    }
+
+    #[inline(always)]
+    fn hold(&self, pairs: &[[Link; 2]]) -> bool {
+        let holds = |link: &Link| {
+            debug_assert!(link.slot.wrapping_sub(self.sp) < self.span);
+            let place = core::ptr::with_exposed_provenance::<u64>(link.slot as usize);
+            // SAFETY: by the trait's contract (I-FAMILIAR-3) a place that `read` reads.
+            unsafe { place.read_unaligned() == link.value }
+        };
+        pairs.iter().all(|[first, second]| holds(first) && holds(second))
     }
 
     #[inline(always)]
@@ -132,6 +143,17 @@ pub(crate) fn recall(trace: &mut Trace, stack: Stack, at: Registers, now_ns: u64
     #[cfg(debug_assertions)]
     compare_recalled(recalled, here(), stack.high);
     Some(recalled)
+}
+
+/// As [`recall`], in a row of samples in which the modules need not be looked at: no more is asked than what makes it right. A
+/// caller that is not known is no familiar one, nor is one in the allocator itself.
+#[inline(always)]
+pub(crate) fn familiar(trace: &Trace, high: u64, caller: Caller) -> Option<Ptr<TctxCell>> {
+    let at = caller.0;
+    let tctx = trace.familiar(at, high, walker::generation_word(), &StackWords::new(at.sp, high))?;
+    #[cfg(debug_assertions)]
+    compare_recalled(Recalled { tctx, truncated: false }, here(), high);
+    Some(tctx)
 }
 
 /// As [`recall`], from registers of a function of the allocator that is running.

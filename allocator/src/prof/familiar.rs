@@ -1,7 +1,7 @@
 //! Stacks that a thread is sampled in again and again, and their counts.
 //!
 //! ```text
-//!  program's registers ─ hash ─► two places of [Familiar; 64]
+//!  program's registers ─ hash ─► a place of [Familiar; 64], or the one beside
 //!  Familiar   pc, sp, bp │ end of the stack │ links: the words that led the walk from there to the root │ counts
 //! ```
 //!
@@ -19,12 +19,15 @@
 
 extern crate alloc;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::records::{Ptr, TctxCell};
 use super::rule::Registers;
 use super::way::{Link, Words};
 
+/// Times the registers, whose upper bits choose the place; of 32 bits, as an instruction takes it.
+const MIX: u64 = -0x61c8_864f_i64 as u64;
 /// Places; a program allocates its many small blocks in few places at a time.
 const PLACES: usize = 64;
 
@@ -49,82 +52,123 @@ pub(super) struct Kept<'a> {
     pub(super) zero_slot: Option<u64>,
 }
 
+/// A cache line.
+#[repr(align(64))]
 struct Familiar {
     at: Registers,
-    needs_bp: bool,
+    /// End of the stack, which is a multiple of 8, and what else is to be looked at.
     high: u64,
-    links: Vec<Link>,
+    /// From the leaf outwards: what is near the leaf differs most often.
+    pairs: Vec<[Link; 2]>,
     /// `None`: nothing is kept here.
-    recalled: Option<Recalled>,
+    tctx: Option<Ptr<TctxCell>>,
 }
 
-impl Familiar {
-    const NONE: Familiar =
-        Familiar { at: Registers { pc: 0, sp: 0, bp: 0 }, needs_bp: false, high: 0, links: Vec::new(), recalled: None };
+/// The rest depends on `at.bp`.
+const NEEDS_BP: u64 = 1;
+/// The walk ended before the outermost frame.
+const TRUNCATED: u64 = 2;
+const FLAGS: u64 = 7;
 
+const _: () = assert!(size_of::<Familiar>() == 64);
+
+impl Familiar {
+    const NONE: Familiar = Familiar { at: Registers { pc: 0, sp: 0, bp: 0 }, high: 0, pairs: Vec::new(), tctx: None };
+
+    /// The counts, if the stack is this one; `high`: with its flags.
     #[inline(always)]
-    fn recall(&self, at: Registers, high: u64, words: &impl Words) -> Option<Recalled> {
-        if self.at.sp != at.sp || self.at.pc != at.pc || self.high != high || (self.needs_bp && self.at.bp != at.bp) {
+    fn find(&self, at: Registers, high: u64, words: &impl Words) -> Option<Ptr<TctxCell>> {
+        if self.at.sp ^ at.sp | self.at.pc ^ at.pc | self.high ^ high != 0 {
             return None;
         }
-        let recalled = self.recalled?;
-        (words.holding(0, &self.links) == self.links.len()).then_some(recalled)
+        let tctx = self.tctx?;
+        words.hold(&self.pairs).then_some(tctx)
+    }
+
+    #[inline]
+    fn recall(&self, at: Registers, high: u64, words: &impl Words) -> Option<Recalled> {
+        let flags = self.high & FLAGS;
+        if flags & NEEDS_BP != 0 && self.at.bp != at.bp {
+            return None;
+        }
+        Some(Recalled { tctx: self.find(at, high | flags, words)?, truncated: flags & TRUNCATED != 0 })
     }
 }
 
 /// The familiar stacks of one thread.
 pub(super) struct Familiars {
-    /// None before the first stack is kept; then [`PLACES`]. Not on the stack on the way here: threads may have small ones.
-    places: Vec<Familiar>,
-    /// Which place of a pair is given up next.
-    turn: usize,
+    /// None before the first stack is kept. Not on the stack on the way here: threads may have small ones.
+    places: Option<Box<[Familiar; PLACES]>>,
 }
 
 impl Familiars {
-    pub(super) const NONE: Familiars = Familiars { places: Vec::new(), turn: 0 };
+    pub(super) const NONE: Familiars = Familiars { places: None };
 
-    /// The first of the pair of places for these registers.
+    /// The place of a stack; the one that it may be moved to lies beside.
     #[inline(always)]
-    fn pair(at: Registers) -> usize {
-        let mixed = (at.pc ^ at.sp.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> (64 - PLACES.ilog2())) as usize & !1 & (PLACES - 1)
+    fn place(at: Registers) -> usize {
+        let mixed = (at.pc ^ at.sp.rotate_left(32)).wrapping_mul(MIX);
+        (mixed >> (64 - PLACES.ilog2())) as usize % PLACES
     }
 
-    /// The counts of the stack that `at` stands on, if it is a familiar one.
+    /// The counts of the stack that `at` stands on, if it is a familiar one that goes without its frame pointer and was not
+    /// cut.
     #[inline(always)]
-    pub(super) fn recall(&self, at: Registers, high: u64, words: &impl Words) -> Option<Recalled> {
-        let pair = Familiars::pair(at);
-        if let Some(recalled) = self.places.get(pair)?.recall(at, high, words) {
-            return Some(recalled);
+    pub(super) fn find(&self, at: Registers, high: u64, words: &impl Words) -> Option<Ptr<TctxCell>> {
+        let places = self.places.as_ref()?;
+        let place = Familiars::place(at);
+        if let Some(tctx) = places[place].find(at, high, words) {
+            return Some(tctx);
         }
-        self.places.get(pair + 1)?.recall(at, high, words)
+        places[place ^ 1].find(at, high, words)
+    }
+
+    /// As [`Familiars::find`], of all.
+    #[inline]
+    pub(super) fn recall(&self, at: Registers, high: u64, words: &impl Words) -> Option<Recalled> {
+        let places = self.places.as_ref()?;
+        let place = Familiars::place(at);
+        [place, place ^ 1].into_iter().find_map(|place| places[place].recall(at, high, words))
     }
 
     /// Keeps a stack; not without memory.
     pub(super) fn keep(&mut self, kept: &Kept<'_>, recalled: Recalled) {
-        if self.places.is_empty() {
-            if self.places.try_reserve_exact(PLACES).is_err() {
-                return;
-            }
-            self.places.resize_with(PLACES, || Familiar::NONE);
-        }
-        self.turn ^= 1;
-        let Some(place) = self.places.get_mut(Familiars::pair(kept.at) + self.turn) else { return };
-        place.recalled = None;
-        place.links.clear();
-        if place.links.try_reserve(kept.links.len() + 1).is_err() {
+        if kept.high & FLAGS != 0 {
             return;
         }
-        // Compared from the last on: what is near the leaf differs most often.
-        place.links.extend(kept.zero_slot.map(|slot| Link { slot, value: 0 }));
-        place.links.extend_from_slice(kept.links);
+        if self.places.is_none() {
+            let mut places = Vec::new();
+            if places.try_reserve_exact(PLACES).is_err() {
+                return;
+            }
+            places.resize_with(PLACES, || Familiar::NONE);
+            self.places = places.into_boxed_slice().try_into().ok();
+        }
+        let Some(places) = &mut self.places else { return };
+        let at = Familiars::place(kept.at);
+        // The one that is there may come again.
+        places.swap(at, at ^ 1);
+        let place = &mut places[at];
+        place.tctx = None;
+        place.pairs.clear();
+        let links = || {
+            let zero = kept.zero_slot.map(|slot| Link { slot, value: 0 });
+            kept.links.iter().rev().copied().chain(zero)
+        };
+        let count = links().count();
+        if place.pairs.try_reserve(count.div_ceil(2)).is_err() {
+            return;
+        }
+        let (firsts, seconds) = (links().step_by(2), links().skip(1).step_by(2).map(Some).chain([None]));
+        // An odd one is its own fellow.
+        place.pairs.extend(firsts.zip(seconds).map(|(first, second)| [first, second.unwrap_or(first)]));
         place.at = kept.at;
-        place.needs_bp = kept.needs_bp;
-        place.high = kept.high;
-        place.recalled = Some(recalled);
+        place.high =
+            kept.high | if kept.needs_bp { NEEDS_BP } else { 0 } | if recalled.truncated { TRUNCATED } else { 0 };
+        place.tctx = Some(recalled.tctx);
     }
 
     pub(super) fn forget(&mut self) {
-        self.places.iter_mut().for_each(|place| place.recalled = None);
+        self.places.iter_mut().flat_map(|places| places.iter_mut()).for_each(|place| place.tctx = None);
     }
 }

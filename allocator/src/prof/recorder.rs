@@ -29,6 +29,7 @@ use crate::prim::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use alloc::boxed::Box;
 use core::cell::Cell;
 use core::ffi::CStr;
+use core::ops::Deref;
 
 use jeprobe_abi::abi::MAX_FRAMES;
 use jeprobe_abi::drops::Reason;
@@ -39,7 +40,7 @@ use super::backtrace::{self, Stack};
 use super::dump::{self, DumpError, Kind};
 use super::familiar::Recalled;
 use super::lives::{KeptMaps, Live};
-use super::records::{ContextCell, Ptr, TctxCell, ThreadCell, jeprobe_root};
+use super::records::{ContextCell, Control, Ptr, TctxCell, ThreadCell, jeprobe_root};
 use super::rule::Registers;
 use super::sampler::{Sampler, Weights};
 use super::stacks;
@@ -54,6 +55,11 @@ use crate::sys;
 /// Distance of a thread that comes before `boot`: it asks again with its next allocation. Only the booting thread and
 /// those started while it boots do.
 const BEFORE_BOOT_BYTES: u64 = 1;
+/// Distances that a thread draws ahead. So many samples in a row may have the time of the one before them, and what else goes
+/// by time waits for as many.
+const DRAWS: usize = 16;
+/// Who takes that many samples within this time takes them the quick way.
+const OFTEN_NS: u64 = 10_000_000;
 
 static THREAD_ACTIVE_INIT: AtomicBool = AtomicBool::new(true);
 /// Mixed into every generator's seed; set at boot.
@@ -72,8 +78,19 @@ pub struct ThreadProf {
     trace: Cell<Option<Box<Trace>>>,
     /// The counts of the stack that `trace` holds.
     tctx: Cell<Option<Ptr<TctxCell>>>,
-    /// Log2 of the mean distance by which the current one was drawn.
+    /// Log2 of the mean distance by which the current one was drawn, and those that wait.
     drawn_lg: Cell<u32>,
+    /// Distances that wait to be used: the first `draws_left`, from the last on.
+    draws: [Cell<u64>; DRAWS],
+    draws_left: Cell<u32>,
+    /// What the root has to say for [`quick`] to be the way of a sample; nothing that it ever says when it is not.
+    control: Cell<Control>,
+    /// When the thread last looked at the clock, and when it last drew distances, ns.
+    seen_ns: Cell<u64>,
+    drew_ns: Cell<u64>,
+    /// Distances were drawn since the thread last looked at the clock; the thread draws them often.
+    drew: Cell<bool>,
+    often: Cell<bool>,
     /// Bytes allocated by the thread when it last reached a sample point.
     counted_bytes: Cell<u64>,
     depth: Cell<u32>,
@@ -102,6 +119,13 @@ impl ThreadProf {
         trace: Cell::new(None),
         tctx: Cell::new(None),
         drawn_lg: Cell::new(0),
+        draws: [const { Cell::new(0) }; DRAWS],
+        draws_left: Cell::new(0),
+        control: Cell::new(Control::NONE),
+        seen_ns: Cell::new(0),
+        drew_ns: Cell::new(0),
+        drew: Cell::new(false),
+        often: Cell::new(false),
         counted_bytes: Cell::new(0),
         depth: Cell::new(0),
         active: Cell::new(true),
@@ -109,14 +133,55 @@ impl ThreadProf {
         ended: Cell::new(false),
     };
 
-    #[inline(always)]
+    #[inline]
     fn draw(&self) -> u64 {
+        let left = self.draws_left.get().wrapping_sub(1);
+        if let Some(draw) = self.draws.get(left as usize)
+            && self.drawn_lg.get() == lg_sample()
+        {
+            self.draws_left.set(left);
+            return draw.get();
+        }
+        self.draw_all()
+    }
+
+    /// Draws as many distances as are kept, and takes one.
+    #[cold]
+    #[inline(never)]
+    fn draw_all(&self) -> u64 {
         let lg = lg_sample();
         self.drawn_lg.set(lg);
         let mut sampler = self.sampler.get();
+        self.draws.iter().for_each(|draw| draw.set(sampler.distance(lg)));
         let distance = sampler.distance(lg);
         self.sampler.set(sampler);
+        self.draws_left.set(DRAWS as u32);
+        self.drew.set(true);
         distance
+    }
+
+    /// Opens the way of [`quick`], until something changes or the distances that wait are used up. `now_ns`: about now.
+    #[inline]
+    fn open_quick(&self, now_ns: u64) {
+        self.seen_ns.set(now_ns);
+        if self.drew.replace(false) {
+            self.often.set(now_ns.wrapping_sub(self.drew_ns.replace(now_ns)) < OFTEN_NS);
+        }
+        let control = jeprobe_root.control();
+        let lg = control.lg_sample().min(63);
+        if self.often.get()
+            && control.is_plain()
+            && self.active.get()
+            && interval_bytes() == 0
+            && self.drawn_lg.get() == lg
+            && self.weights.are_of(lg)
+        {
+            self.control.set(control);
+        }
+    }
+
+    fn close_quick(&self) {
+        self.control.set(Control::NONE);
     }
 
     #[inline(always)]
@@ -168,6 +233,8 @@ fn booted() -> bool {
 pub fn thread_init(thread: &ThreadProf) -> u64 {
     thread.ready.set(false);
     thread.ended.set(false);
+    thread.close_quick();
+    thread.draws_left.set(0);
     thread.record.set(None);
     thread.tctx.set(None);
     if let Some(mut trace) = thread.trace.take() {
@@ -215,10 +282,45 @@ pub fn wanted(thread: &ThreadProf) -> bool {
     }
 }
 
+/// A thread reached its sample point with an allocation, and nothing is new since its last samples: the same interests,
+/// distances drawn ahead, a stack that it knows. Then this is all there is to do: bytes to the next sample point, and the object
+/// that `take` found. `None`, with nothing done, when it is for [`sample`].
+#[inline(always)]
+pub fn quick<T: Deref<Target = Live>>(
+    thread: &ThreadProf,
+    requested: usize,
+    usable: usize,
+    caller: Caller,
+    take: impl FnOnce() -> Option<T>,
+) -> Option<(u64, T)> {
+    if !jeprobe_root.is_still(&thread.control) || hooks::alloc_wanted() {
+        return None;
+    }
+    let trace = thread.trace.take()?;
+    let tctx = backtrace::familiar(&trace, thread.stack.get().high, caller);
+    thread.put_trace(trace);
+    let tctx = tctx?;
+    let left = thread.draws_left.get().wrapping_sub(1);
+    let distance = thread.draws.get(left as usize)?.get();
+    let weight = thread.weights.at_hand(usable as u64)?;
+    let record = thread.record.get()?;
+    let object = take()?;
+    let sample = Sample {
+        live: *object,
+        usable_bytes: usable as u64,
+        requested_bytes: requested as u64,
+        weight,
+        time_ns: thread.seen_ns.get(),
+    };
+    table::record_current(record, tctx, &sample);
+    thread.draws_left.set(left);
+    Some((distance, object))
+}
+
 /// A thread reached its sample point with the allocation of `usable` bytes; of `object`, unless that is one that cannot
 /// be recorded. `allocated`, `deallocated`: the thread's counters, usable bytes. `now_ns`: about now, on the clock of
-/// `sys::clock_recent_ns`; `caller`: who called the allocator. No lock is held. Called in one place of the allocator, which it becomes a part of.
-#[inline(always)]
+/// `sys::clock_recent_ns`; `caller`: who called the allocator. No lock is held.
+#[inline(never)]
 pub fn sample(
     thread: &ThreadProf,
     object: Option<Object>,
@@ -247,6 +349,7 @@ pub fn sample(
         return skip;
     }
     thread.depth.set(1);
+    thread.close_quick();
     let mut marked = false;
     if let Some(Object { live, requested, usable }) = object
         && (active || wanted)
@@ -278,6 +381,9 @@ pub fn sample(
         serve_requests();
     }
     thread.depth.set(0);
+    if marked {
+        thread.open_quick(now_ns);
+    }
     Outcome { marked, distance }
 }
 
@@ -435,6 +541,16 @@ fn walked_counts(
     tctx
 }
 
+/// A block that has a record is freed; its usable bytes when it was a sample of this thread, and nobody is to be told. `None`, with
+/// nothing done, when it is for [`free`].
+#[inline(always)]
+pub fn quick_free(thread: &ThreadProf, live: Live) -> Option<u64> {
+    if hooks::free_wanted() {
+        return None;
+    }
+    table::end_own(live, thread.record.get()?, |usable| thread.weights.at_hand(usable))
+}
+
 /// A block that has a record is freed; true when it was a sample.
 #[inline(always)]
 pub fn free(thread: &ThreadProf, live: Live, usable: usize) -> bool {
@@ -466,6 +582,7 @@ fn tell_free(ptr: usize, usable: usize, context: Ptr<ContextCell>) {
 /// A thread ends. Samples it takes afterwards are lost and counted.
 pub fn thread_exit(thread: &ThreadProf, allocated: u64, deallocated: u64) {
     thread.ended.set(true);
+    thread.close_quick();
     if let Some(record) = thread.record.take() {
         record.allocated_bytes.store(allocated, Ordering::Relaxed);
         record.deallocated_bytes.store(deallocated, Ordering::Relaxed);
@@ -520,6 +637,7 @@ pub fn thread_active(thread: &ThreadProf) -> bool {
 
 /// Sets `thread.prof.active`; the old value.
 pub fn set_thread_active(thread: &ThreadProf, on: bool) -> bool {
+    thread.close_quick();
     thread.active.replace(on)
 }
 
@@ -603,4 +721,43 @@ pub fn postfork_child() {
     walker::postfork_child();
     jeprobe_root.pid.store(sys::getpid(), Ordering::Relaxed);
     threads::keep_only(FORKER.load(Ordering::Relaxed), sys::gettid());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_drawn_ahead_are_those_of_the_mean_in_force() {
+        let thread = ThreadProf::NEW;
+        thread.sampler.set(Sampler::seeded(5));
+        let lg = lg_sample();
+        let mut sampler = Sampler::seeded(5);
+        let mut want: std::vec::Vec<u64> = (0..2 * (DRAWS + 1)).map(|_| sampler.distance(lg)).collect();
+        let mut got: std::vec::Vec<u64> = (0..want.len()).map(|_| thread.draw()).collect();
+        want.sort_unstable();
+        got.sort_unstable();
+        assert_eq!(got, want);
+        thread.draw();
+        assert_eq!(thread.draws_left.get(), DRAWS as u32);
+        // As if they had been drawn by another.
+        thread.drawn_lg.set(lg ^ 1);
+        thread.draw();
+        assert_eq!((thread.drawn_lg.get(), thread.draws_left.get()), (lg, DRAWS as u32));
+    }
+
+    #[test]
+    fn the_quick_way_is_open_to_who_draws_often_only() {
+        let thread = ThreadProf::NEW;
+        let open = |at_ns| {
+            thread.drew.set(true);
+            thread.open_quick(at_ns);
+            thread.often.get()
+        };
+        let began_ns = 1_000_000_000_000;
+        assert!(!open(began_ns));
+        assert!(open(began_ns + OFTEN_NS - 1));
+        assert!(!open(began_ns + 2 * OFTEN_NS));
+        assert_eq!(thread.seen_ns.get(), began_ns + 2 * OFTEN_NS);
+    }
 }

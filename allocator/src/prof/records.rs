@@ -8,6 +8,8 @@
 //! Fields: plain ones are written once, before publication; atomic ones say who changes them.
 
 use crate::prim::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use core::arch::asm;
+use core::cell::Cell;
 use core::ffi::{CStr, c_char};
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -203,6 +205,73 @@ impl RootCell {
     /// Address by which readers reach the table.
     pub(crate) fn addr(&'static self) -> u64 {
         core::ptr::from_ref(self).expose_provenance() as u64
+    }
+}
+
+/// What the root said of sampling when a thread last looked: its words from `epoch` to `max_frames`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(16))]
+pub(crate) struct Control([u32; 8]);
+
+impl Control {
+    /// Such as no root is.
+    pub(crate) const NONE: Control = Control([u32::MAX; 8]);
+
+    pub(crate) fn lg_sample(self) -> u32 {
+        self.0[4]
+    }
+
+    /// Samples are taken, no dump is asked for, and no cumulative counts.
+    pub(crate) fn is_plain(self) -> bool {
+        let [_, active, request, served, _, _, accum, _] = self.0;
+        active != 0 && request == served && accum == 0
+    }
+}
+
+const _: () = assert!(
+    core::mem::offset_of!(RootCell, max_frames) - core::mem::offset_of!(RootCell, epoch) == 28
+        && core::mem::offset_of!(RootCell, lg_sample) - core::mem::offset_of!(RootCell, epoch) == 16
+);
+
+impl RootCell {
+    pub(crate) fn control(&self) -> Control {
+        let words = [
+            &self.epoch,
+            &self.prof_active,
+            &self.dump_request,
+            &self.dump_served,
+            &self.lg_sample,
+            &self.opt_prof,
+            &self.opt_accum,
+            &self.max_frames,
+        ];
+        Control(words.map(|word| word.load(Ordering::Relaxed)))
+    }
+
+    /// Compares all of these words with what they were: by two loads, and with one result.
+    #[inline(always)]
+    pub(crate) fn is_still(&self, known: &Cell<Control>) -> bool {
+        let same: u32;
+        // SAFETY: reads the 32 bytes of the words, which anyone may write at any time: in assembly, as Rust has no atomic of that
+        // size; each word by itself is whole. The other operand is the caller's, aligned to 16.
+        unsafe {
+            asm!(
+                "movdqu {low}, [{root} + {words}]",
+                "movdqu {high}, [{root} + {words} + 16]",
+                "pcmpeqd {low}, [{known}]",
+                "pcmpeqd {high}, [{known} + 16]",
+                "pand {low}, {high}",
+                "pmovmskb {same:e}, {low}",
+                root = in(reg) core::ptr::from_ref(self),
+                known = in(reg) known.as_ptr(),
+                words = const core::mem::offset_of!(RootCell, epoch),
+                low = out(xmm_reg) _,
+                high = out(xmm_reg) _,
+                same = out(reg) same,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        same == 0xffff
     }
 }
 
@@ -478,3 +547,32 @@ const _: () = {
     assert!(core::mem::offset_of!(ThreadCell, samples) == core::mem::offset_of!(root::Thread, samples));
     assert!(core::mem::offset_of!(ThreadCell, freed) == core::mem::offset_of!(root::Thread, freed));
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_any_word_that_says_whether_to_sample_is_seen() {
+        let root = &jeprobe_root;
+        let same = Cell::new(root.control());
+        // Other tests change them as well.
+        assert!((0..1000).any(|_| {
+            same.set(root.control());
+            root.is_still(&same)
+        }));
+        for word in 0..8 {
+            let mut other = root.control();
+            // What nobody sets.
+            other.0[word] ^= 0x4000_0000;
+            assert!(!root.is_still(&Cell::new(other)), "{word}");
+        }
+        assert!(!root.is_still(&Cell::new(Control::NONE)));
+        assert!(!Control::NONE.is_plain() && Control([7, 1, 3, 3, 19, 1, 0, 127]).is_plain());
+        for plain in [Control([7, 0, 3, 3, 19, 1, 0, 127]), Control([7, 1, 4, 3, 19, 1, 0, 127])] {
+            assert!(!plain.is_plain());
+        }
+        assert!(!Control([7, 1, 3, 3, 19, 1, 1, 127]).is_plain());
+        assert_eq!(Control([7, 1, 3, 3, 19, 1, 0, 127]).lg_sample(), 19);
+    }
+}

@@ -85,7 +85,7 @@ impl Sampler {
     }
 
     /// Bytes until the next sample point, at least 1; always 1 for `lg == 0`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn distance(&mut self, lg: u32) -> u64 {
         if lg == 0 {
             return 1;
@@ -206,16 +206,21 @@ const WEIGHTS: usize = 64;
 /// Times a size, whose upper bits choose the slot: no two size classes of small blocks meet.
 const WEIGHTS_SPREAD: u64 = 0xf03e_dca7_e2dc_aa37;
 
-/// Weights computed last, by size: a program samples few sizes again and again. Of one thread.
+/// Weights computed last, by size: a program samples few sizes again and again. Of one thread, and of one `lg`.
 pub(crate) struct Weights {
+    lg: Cell<u32>,
     known: [Cell<Weight>; WEIGHTS],
 }
 
 #[derive(Clone, Copy)]
 struct Weight {
-    /// Size and `lg` as one word, 0 = none.
-    key: u64,
+    /// 0 = none.
+    usable: u64,
     weight: Weighed,
+}
+
+impl Weight {
+    const NONE: Weight = Weight { usable: 0, weight: Weighed { bytes: 0, objects8: 0 } };
 }
 
 /// What a sample stands for.
@@ -236,8 +241,7 @@ impl Weighed {
 
 impl Weights {
     #[expect(clippy::declare_interior_mutable_const, reason = "an initial value, copied into each thread's slot")]
-    pub(crate) const NONE: Weights =
-        Weights { known: [const { Cell::new(Weight { key: 0, weight: Weighed { bytes: 0, objects8: 0 } }) }; WEIGHTS] };
+    pub(crate) const NONE: Weights = Weights { lg: Cell::new(0), known: [const { Cell::new(Weight::NONE) }; WEIGHTS] };
 
     #[inline(always)]
     fn slot(&self, usable: u64) -> &Cell<Weight> {
@@ -252,35 +256,51 @@ impl Weights {
     /// What a sample of `usable` bytes stands for whose distance was drawn with `lg`.
     #[inline(always)]
     pub(crate) fn weight(&self, usable: u64, lg: u32) -> Weighed {
-        if lg == 0 {
-            return Weighed { bytes: usable, objects8: 8 };
-        }
-        let slot = self.slot(usable);
-        let known = slot.get();
-        if known.key == usable << 6 | u64::from(lg.min(63)) {
-            return known.weight;
-        }
-        compute(slot, usable, lg)
+        let known = self.slot(usable).get();
+        if known.usable == usable && self.are_of(lg) { known.weight } else { self.compute(usable, lg) }
+    }
+
+    /// The same for the `lg` that the weights are of, if it was computed before.
+    #[inline(always)]
+    pub(crate) fn at_hand(&self, usable: u64) -> Option<Weighed> {
+        let known = self.slot(usable).get();
+        (known.usable == usable).then_some(known.weight)
+    }
+
+    /// True when what is remembered is of `lg`.
+    pub(crate) fn are_of(&self, lg: u32) -> bool {
+        self.lg.get() == lg
     }
 
     /// The same for a sample that was found to stand for `bytes`: by division only when that was long ago.
     #[inline(always)]
     pub(crate) fn known(&self, usable: u64, bytes: u64) -> Weighed {
-        // Every allocation is a sample.
-        if bytes == usable {
-            return Weighed { bytes, objects8: 8 };
-        }
         let known = self.slot(usable).get();
-        if known.key >> 6 == usable && known.weight.bytes == bytes { known.weight } else { Weighed::of(usable, bytes) }
+        if known.usable == usable && known.weight.bytes == bytes { known.weight } else { divide(usable, bytes) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn compute(&self, usable: u64, lg: u32) -> Weighed {
+        if !self.are_of(lg) {
+            self.known.iter().for_each(|slot| slot.set(Weight::NONE));
+            self.lg.set(lg);
+        }
+        let weight = if lg == 0 {
+            // Every allocation is a sample.
+            Weighed { bytes: usable, objects8: 8 }
+        } else {
+            Weighed::of(usable, unbias::weight_bytes(usable, unbias::interval_bytes(lg)))
+        };
+        self.slot(usable).set(Weight { usable, weight });
+        weight
     }
 }
 
 #[cold]
 #[inline(never)]
-fn compute(slot: &Cell<Weight>, usable: u64, lg: u32) -> Weighed {
-    let weight = Weighed::of(usable, unbias::weight_bytes(usable, unbias::interval_bytes(lg)));
-    slot.set(Weight { key: usable << 6 | u64::from(lg.min(63)), weight });
-    weight
+fn divide(usable: u64, bytes: u64) -> Weighed {
+    Weighed::of(usable, bytes)
 }
 
 #[cfg(test)]
@@ -389,6 +409,7 @@ mod tests {
                     let bytes = unbias::weight_bytes(usable, unbias::interval_bytes(lg));
                     let want = Weighed { bytes, objects8: unbias::weight_objects8(usable, bytes) };
                     assert_eq!(weights.weight(usable, lg), want);
+                    assert!(weights.are_of(lg) && weights.at_hand(usable) == Some(want));
                     assert_eq!(weights.known(usable, bytes), want);
                     let other = Weighed { bytes: bytes + 8, objects8: unbias::weight_objects8(usable, bytes + 8) };
                     assert_eq!(weights.known(usable, bytes + 8), other);

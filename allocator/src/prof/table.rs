@@ -50,10 +50,19 @@ fn share(usable_bytes: u64, weight: Weighed) -> Share {
 /// Records a sample of `thread`, which is the calling one and owns the block.
 #[inline(always)]
 pub(crate) fn record(thread: Ptr<ThreadCell>, tctx: Ptr<TctxCell>, sample: &Sample) {
-    let share = share(sample.usable_bytes, sample.weight);
+    record_current(thread, tctx, sample);
+    // Who is attached may read the table instead of being told each sample.
+    if jeprobe_root.opt_accum.load(Ordering::Relaxed) == 1 || hooks::alloc_wanted() {
+        // Not with plain stores: `clear` may be at it.
+        count_apart(tctx, |apart| apart.cumulative.add(share(sample.usable_bytes, sample.weight)));
+    }
+}
+
+/// As [`record`], where nobody wants cumulative counts.
+#[inline(always)]
+pub(crate) fn record_current(thread: Ptr<ThreadCell>, tctx: Ptr<TctxCell>, sample: &Sample) {
     let live = sample.live.0;
-    live.state.store(LIVE_BUSY, Ordering::Relaxed);
-    // Release: a reader that sees one of the new words sees the state change as well.
+    // Release: a reader that sees one of the new words sees that the last sample here ended as well.
     fence(Ordering::Release);
     live.usable_bytes.store(sample.usable_bytes, Ordering::Relaxed);
     live.requested_bytes.store(sample.requested_bytes, Ordering::Relaxed);
@@ -63,12 +72,7 @@ pub(crate) fn record(thread: Ptr<ThreadCell>, tctx: Ptr<TctxCell>, sample: &Samp
     live.tctx.set(Some(tctx));
     // Release: the words above belong to the state.
     live.state.store(LIVE_SET, Ordering::Release);
-    tctx.kept.add_own(share);
-    // Who is attached may read the table instead of being told each sample.
-    if jeprobe_root.opt_accum.load(Ordering::Relaxed) == 1 || hooks::alloc_wanted() {
-        // Not with plain stores: `clear` may be at it.
-        count_apart(tctx, |apart| apart.cumulative.add(share));
-    }
+    tctx.kept.add_own(share(sample.usable_bytes, sample.weight));
     thread.kept.add(1);
     thread.samples.add(1);
 }
@@ -99,6 +103,28 @@ pub(crate) fn end(
         }
     }
     context
+}
+
+/// Ends the sample of a block, whose owner calls, if it is one of `thread`, which is the calling one, and `weigh` knows what it
+/// stands for; its usable bytes.
+#[inline(always)]
+pub(crate) fn end_own(live: Live, thread: Ptr<ThreadCell>, weigh: impl Fn(u64) -> Option<Weighed>) -> Option<u64> {
+    let live = live.0;
+    let tctx = live.tctx.get()?;
+    if !tctx.thread.get()?.same(thread) {
+        return None;
+    }
+    let usable_bytes = live.usable_bytes.load(Ordering::Relaxed);
+    let weight = weigh(usable_bytes)?;
+    if weight.bytes != live.weight_bytes.load(Ordering::Relaxed) {
+        return None;
+    }
+    // As in `end`.
+    live.state.compare_exchange(LIVE_SET, LIVE_FREE, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+    tctx.kept.sub_own(share(usable_bytes, weight));
+    thread.kept.add(u64::MAX);
+    thread.frees.add(1);
+    Some(usable_bytes)
 }
 
 /// Takes the counts of a sample that ended off its tctx (I-TABLE-1). `by`: the calling thread, if known.

@@ -158,6 +158,18 @@ impl Trace {
         if self.generation == generation { self.familiars.recall(program, high, words) } else { None }
     }
 
+    /// As [`Trace::recall`], but for stacks that were cut.
+    #[inline(always)]
+    pub(crate) fn familiar(
+        &self,
+        program: Registers,
+        high: u64,
+        generation: u64,
+        words: &impl Words,
+    ) -> Option<Ptr<TctxCell>> {
+        if self.generation == generation { self.familiars.find(program, high, words) } else { None }
+    }
+
     /// Keeps the counts of the stack that the last walk found.
     #[inline(never)]
     pub(crate) fn keep(&mut self, tctx: Ptr<TctxCell>) {
@@ -346,6 +358,9 @@ mod tests {
         let first = *machine.truth.last().expect("root");
         let program = trace.program(first, 1, machine, |pc| pc >= OWN).filter(|_| trace.max == max);
         let recalled = program.and_then(|program| trace.recall(program, HIGH, 1, machine));
+        if let Some(tctx) = program.and_then(|program| trace.familiar(program, HIGH, 1, machine)) {
+            assert!(recalled.is_some_and(|recalled| recalled.tctx.same(tctx) && !recalled.truncated));
+        }
         let before = machine.reads.get();
         let walked = trace.walk(Start::inside(first), HIGH, 1, max, machine, &mut Pretended { machine });
         let reads = machine.reads.get() - before;

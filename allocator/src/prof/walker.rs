@@ -239,6 +239,12 @@ impl Inner {
     }
 }
 
+/// As [`generation`]; while there are none a number that none has.
+#[inline(always)]
+pub(super) fn generation_word() -> u64 {
+    GENERATION.load(Ordering::Acquire)
+}
+
 /// The generation of the modules; `None` while there are none.
 pub(super) fn generation() -> Option<u64> {
     // Acquire: pairs with the Release in `refresh`: the modules of this generation, or later ones, are in `CURRENT`.

@@ -20,6 +20,11 @@ pub(crate) trait Words {
     /// A word between the walk's stack pointer and the end of the stack; `None` outside.
     fn read(&self, addr: u64) -> Option<u64>;
 
+    /// True when all of the links, whose slots are addresses, hold the words that they held. All lie where `read` reads.
+    fn hold(&self, pairs: &[[Link; 2]]) -> bool {
+        pairs.as_flattened().iter().all(|link| self.read(link.slot) == Some(link.value))
+    }
+
     /// How many of `links`, whose slots count from `base`, hold the words that they held, from the last on backwards. All
     /// lie where `read` reads.
     fn holding(&self, base: u64, links: &[Link]) -> usize {

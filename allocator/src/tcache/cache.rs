@@ -34,7 +34,7 @@ use crate::ptr::BlockPtr;
 use crate::sizeclass::{CACHED_MAX, NBINS, NCACHED, size_of_index, slab_shape};
 use crate::slab;
 use crate::tcache::large::LargeCache;
-use crate::tcache::shelves::Shelves;
+use crate::tcache::shelves::{Hand, Room, Shelves};
 
 /// Slots of a small class: twice the regions of a slab, within these bounds.
 const SLOTS_SMALL_MIN: usize = 20;
@@ -229,6 +229,18 @@ impl Cache {
     #[inline(always)]
     pub(crate) fn kept_for_sample(&self, class: usize) -> Option<Live> {
         self.shelves.kept(class)
+    }
+
+    /// The region that [`Cache::kept_for_sample`] would give.
+    #[inline(always)]
+    pub(crate) fn at_hand_for_sample(&self, class: usize) -> Option<Hand> {
+        self.shelves.last(class)
+    }
+
+    /// Room for the region of a block that was sampled.
+    #[inline(always)]
+    pub(crate) fn room_for_sampled(&self, class: usize) -> Option<Room> {
+        if self.is_open() { self.shelves.room(class) } else { None }
     }
 
     /// Keeps the region of a block that was sampled; false when there is no room for it.

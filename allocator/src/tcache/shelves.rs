@@ -19,6 +19,7 @@ use crate::prim::{AtomicPtr, AtomicU16, Ordering};
 use crate::prof::lives::{self, Live, Record};
 use crate::ptr::BlockPtr;
 use crate::sizeclass::{NBINS, size_of_index};
+use core::ops::Deref;
 
 /// Regions whose records fit beside the count into two cache lines.
 const PLACES: usize = 15;
@@ -54,6 +55,48 @@ fn most(class: usize) -> usize {
     (MOST_BYTES / size_of_index(class)).clamp(LEAST, PLACES)
 }
 
+/// A region that lies on a shelf, and may be taken as long as nobody else is at the shelf.
+pub(crate) struct Hand {
+    shelf: &'static Shelf,
+    /// Regions that lie there without it.
+    rest: usize,
+    live: Live,
+}
+
+impl Hand {
+    #[inline(always)]
+    pub(crate) fn take(self) -> Live {
+        self.shelf.set_len(self.rest);
+        self.shelf.idle.store(0, Ordering::Relaxed);
+        self.live
+    }
+}
+
+/// Room on a shelf, as long as nobody else is at the shelf.
+pub(crate) struct Room {
+    shelf: &'static Shelf,
+    len: usize,
+    place: &'static Record,
+}
+
+impl Room {
+    #[inline(always)]
+    pub(crate) fn put(self, live: Live) {
+        self.place.set(live);
+        self.shelf.set_len(self.len + 1);
+        self.shelf.idle.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Deref for Hand {
+    type Target = Live;
+
+    #[inline(always)]
+    fn deref(&self) -> &Live {
+        &self.live
+    }
+}
+
 impl Shelves {
     pub(super) const fn none() -> Shelves {
         Shelves(Slice::empty())
@@ -68,6 +111,18 @@ impl Shelves {
     #[inline(always)]
     pub(super) fn kept(&self, class: usize) -> Option<Live> {
         self.row(class)?.pop()
+    }
+
+    /// The region that [`Shelves::kept`] would give.
+    #[inline(always)]
+    pub(super) fn last(&self, class: usize) -> Option<Hand> {
+        self.row(class)?.last()
+    }
+
+    /// Room for one more region.
+    #[inline(always)]
+    pub(super) fn room(&self, class: usize) -> Option<Room> {
+        self.row(class)?.room()
     }
 
     /// A region of a small class, from the shelf or from the arena.
@@ -167,31 +222,34 @@ impl Shelf {
     }
 
     #[inline(always)]
-    fn pop(&self) -> Option<Live> {
-        let left = self.len().checked_sub(1)?;
-        let live = self.records.get(left)?.get()?;
-        self.set_len(left);
-        self.idle.store(0, Ordering::Relaxed);
-        Some(live)
+    fn pop(&'static self) -> Option<Live> {
+        self.last().map(Hand::take)
     }
 
     #[inline(always)]
-    fn push(&self, live: Live) -> bool {
+    fn last(&'static self) -> Option<Hand> {
+        let rest = self.len().wrapping_sub(1);
+        Some(Hand { shelf: self, rest, live: self.records.get(rest)?.get()? })
+    }
+
+    #[inline(always)]
+    fn push(&'static self, live: Live) -> bool {
+        self.room().map(|room| room.put(live)).is_some()
+    }
+
+    #[inline(always)]
+    fn room(&'static self) -> Option<Room> {
         let len = self.len();
         if len >= usize::from(self.most) {
-            return false;
+            return None;
         }
-        let Some(place) = self.records.get(len) else { return false };
-        place.set(live);
-        self.set_len(len + 1);
-        self.idle.store(0, Ordering::Relaxed);
-        true
+        Some(Room { shelf: self, len, place: self.records.get(len)? })
     }
 
     /// Fetches regions for the shelf, which is empty; fewer when the system has no memory.
     #[cold]
     #[inline(never)]
-    fn fill(&self, class: usize, arena: &Arena) {
+    fn fill(&'static self, class: usize, arena: &Arena) {
         let half = usize::from(self.most).div_ceil(2);
         let want = (2 * usize::from(self.fill.load(Ordering::Relaxed))).clamp(1, half);
         self.fill.store(want as u16, Ordering::Relaxed);
