@@ -253,6 +253,12 @@ pub(crate) fn advise_huge(chunk: *mut u8, bytes: usize, wanted: bool) {
     unsafe { sys::advise_huge(chunk, bytes, wanted) };
 }
 
+/// Brings in the page at `page` of a chunk, which is to be handed out; time of the thread that it took, ns, if the kernel says.
+pub(crate) fn touch_ns(page: *mut u8) -> Option<u64> {
+    // SAFETY: S1: the page is part of a chunk and its contents are nobody's, by the caller.
+    unsafe { sys::touch_ns(page) }
+}
+
 /// Bytes of a range of ours that are resident; `None` when the system does not say.
 pub(crate) fn resident_bytes(addr: usize, bytes: usize) -> Option<usize> {
     sys::resident_bytes(addr, bytes)

@@ -13,6 +13,10 @@
 //! A request larger than all that is in use is a guess: its first run keeps small pages, so that one of which only the
 //! start is used costs nothing. A request for a zeroed block may be sparse as a whole, since tables are made of such: all of it
 //! keeps small pages while it is more than a small part of what is in use.
+//!
+//! A huge page is cheap where the kernel has one at hand that the host of a virtual machine has memory behind; elsewhere it
+//! costs several times what its small pages would ([`Price`]). So the first of the process is touched at once, and one in a few
+//! after it, and the time taken: after a dear one, runs keep small pages for a while.
 #![forbid(unsafe_code)]
 
 use super::{Fit, HUGE_PAGE_BYTES, Pages};
@@ -46,7 +50,46 @@ const PROBES: usize = 4;
 /// from a third on; but then memory would grow by as much again.
 const DENSE_BYTES: usize = HUGE_PAGE_BYTES / 2;
 
-/// What is known of how densely memory is used.
+/// A huge page that takes more time of the thread than this is dear: 0.1 to 0.3 ms are usual, 0.8 for small pages all over the
+/// run, 5 where the host has no memory behind it.
+const DEAR_NS: u64 = 1_500_000;
+/// Runs from one that is touched to the next while they are cheap: doubles from 1.
+const TOUCH_RUNS_MAX: usize = 4;
+/// Runs that keep small pages after a dear one; doubles with each dear one that comes next.
+const DEAR_RUNS_MIN: usize = 8;
+const DEAR_RUNS_MAX: usize = 128;
+
+/// What huge pages cost of late.
+struct Price {
+    dear: bool,
+    /// Runs until the next one is touched.
+    wait: usize,
+    /// What `wait` was last.
+    distance: usize,
+}
+
+impl Price {
+    const fn new() -> Price {
+        Price { dear: false, wait: 0, distance: 0 }
+    }
+
+    /// Counts `runs` that come into use; whether the first of them is to be touched.
+    fn is_due(&mut self, runs: usize) -> bool {
+        let due = self.wait == 0;
+        self.wait = self.wait.saturating_sub(runs);
+        due
+    }
+
+    /// Learns what a touch took.
+    fn learn(&mut self, dear: bool) {
+        let (least, most) = if dear { (DEAR_RUNS_MIN, DEAR_RUNS_MAX) } else { (1, TOUCH_RUNS_MAX) };
+        self.distance = if dear == self.dear { self.distance * 2 } else { 0 }.clamp(least, most);
+        self.dear = dear;
+        self.wait = self.distance;
+    }
+}
+
+/// What is known of how densely memory is used, and of what huge pages cost.
 pub(super) struct Density {
     /// Addresses of the last runs that came into use with small pages, the newest first; 0 = none.
     probes: [usize; PROBES],
@@ -55,11 +98,12 @@ pub(super) struct Density {
     /// Runs between two looks.
     distance: usize,
     dense: bool,
+    price: Price,
 }
 
 impl Density {
     pub(super) const fn new() -> Density {
-        Density { probes: [0; PROBES], runs: 0, distance: FIRST_RUNS, dense: true }
+        Density { probes: [0; PROBES], runs: 0, distance: FIRST_RUNS, dense: true, price: Price::new() }
     }
 
     fn keep_small(&mut self, run: usize) {
@@ -140,7 +184,24 @@ impl Density {
             }
         }
         if !fresh.small && self.dense && first < last {
-            emap::advise_huge(core::ptr::without_provenance_mut(first), last - first, true);
+            self.ask(first, last - first, fresh.longest);
+        }
+    }
+
+    /// Asks for `bytes` from `start` on, unless huge pages are dear. `guess`: they may never be touched, so they are not here.
+    fn ask(&mut self, start: usize, bytes: usize, guess: bool) {
+        let due = !guess && self.price.is_due(bytes / HUGE_PAGE_BYTES);
+        if self.price.dear && !due {
+            return;
+        }
+        emap::advise_huge(core::ptr::without_provenance_mut(start), bytes, true);
+        if due && let Some(took_ns) = emap::touch_ns(core::ptr::without_provenance_mut(start)) {
+            let dear = took_ns > DEAR_NS;
+            self.price.learn(dear);
+            let rest = bytes - HUGE_PAGE_BYTES;
+            if dear && rest > 0 {
+                emap::advise_huge(core::ptr::without_provenance_mut(start + HUGE_PAGE_BYTES), rest, false);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::ds::list::List;
 use crate::sizeclass::GRANULE;
-use crate::sys::mock::Resident;
+use crate::sys::mock::{Resident, Touch};
 
 const KIB: usize = 1024;
 
@@ -354,6 +354,51 @@ fn huge_pages_follow_how_densely_the_memory_is_used() {
     asked(&mut pages);
     assert!(asked(&mut pages) >= 56 << 20, "found sooner");
     sys::mock::pretend_resident(Resident::Truth);
+}
+
+#[test]
+fn huge_pages_are_left_alone_while_they_are_dear() {
+    /// Runs asked for, and touched, while 128 more come into use.
+    fn runs(pages: &mut Pages) -> (usize, usize) {
+        sys::mock::take_huge();
+        sys::mock::take_touched();
+        for _ in 0..256 {
+            pages.alloc(1 << 20, GRANULE, Fit::Tight).expect("pages");
+        }
+        let asked: usize = sys::mock::take_huge().iter().map(|(_, bytes)| bytes / HUGE_PAGE_BYTES).sum();
+        (asked, sys::mock::take_touched().len())
+    }
+    let mut pages = Pages::new(25, true, 10_000, 0).expect("memory");
+    sys::mock::pretend_resident(Resident::Bytes(HUGE_PAGE_BYTES));
+    sys::mock::pretend_touch(Touch::Took(200_000));
+    pages.alloc(64 << 20, GRANULE, Fit::Tight).expect("pages");
+    assert_eq!(sys::mock::take_touched(), [], "of a block larger than all maybe only the start is used");
+    let (asked, touched) = runs(&mut pages);
+    assert!(asked > 110 && (16..48).contains(&touched), "{asked} asked for, {touched} touched");
+    sys::mock::pretend_touch(Touch::Took(5_000_000));
+    let (asked, touched) = runs(&mut pages);
+    assert!(asked < 12 && touched < 8, "{asked} asked for, {touched} touched");
+    let (asked, touched) = (0..4).map(|_| runs(&mut pages)).fold((0, 0), |sum, (a, t)| (sum.0 + a, sum.1 + t));
+    assert!(asked <= 6 && touched <= 6, "{asked} asked for, {touched} touched: ever fewer");
+    sys::mock::pretend_touch(Touch::Took(200_000));
+    runs(&mut pages);
+    let (asked, _) = runs(&mut pages);
+    assert!(asked > 110, "{asked}: found again");
+    sys::mock::pretend_touch(Touch::Unknown);
+    let (asked, _) = runs(&mut pages);
+    assert!(asked > 110, "{asked}: a system that does not say is taken to be cheap");
+    sys::mock::pretend_resident(Resident::Truth);
+}
+
+#[test]
+fn a_touch_brings_a_page_in() {
+    let mut pages = Pages::new(26, true, 10_000, 0).expect("memory");
+    let block = pages.alloc(64 * KIB, GRANULE, Fit::Tight).expect("pages");
+    sys::mock::pretend_touch(Touch::Truth);
+    let took = emap::touch_ns(block.addr());
+    sys::mock::pretend_touch(Touch::Unknown);
+    let resident = sys::resident_bytes(block.addr().addr(), 64 * KIB);
+    assert!(took.is_none() || resident.is_none_or(|bytes| bytes >= GRANULE), "{took:?}, {resident:?}");
 }
 
 #[test]

@@ -160,6 +160,24 @@ pub unsafe fn advise_huge(ptr: *mut u8, bytes: usize, wanted: bool) -> bool {
     unsafe { syscall(libc::SYS_madvise, [ptr.addr(), bytes, advice as usize, 0, 0, 0]) == 0 }
 }
 
+/// Writes a zero to the start of the page at `page`, which brings it in, with all of a huge page where one was asked for; time of
+/// the calling thread that it took, ns. `None`, and nothing written, when the kernel does not say.
+///
+/// # Safety
+/// S1: the page was obtained from [`reserve`], and nobody needs its contents.
+pub unsafe fn touch_ns(page: *mut u8) -> Option<u64> {
+    #[cfg(test)]
+    match super::mock::touch(page.addr()) {
+        super::mock::Touch::Truth => {}
+        super::mock::Touch::Took(ns) => return Some(ns),
+        super::mock::Touch::Unknown => return None,
+    }
+    let before = clock_thread_ns()?;
+    // SAFETY: S1. Volatile, so that it comes between the two looks at the clock.
+    unsafe { page.write_volatile(0) };
+    Some(clock_thread_ns()?.saturating_sub(before))
+}
+
 /// Replaces a range by an inaccessible mapping (a guard); true on success.
 ///
 /// # Safety
@@ -226,6 +244,16 @@ pub fn clock_monotonic_ns() -> u64 {
     // SAFETY: S1: the kernel writes one timespec at the given place on this stack.
     let _ = unsafe { syscall(libc::SYS_clock_gettime, [libc::CLOCK_MONOTONIC as usize, out, 0, 0, 0, 0]) };
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+}
+
+/// `CLOCK_THREAD_CPUTIME_ID` of the calling thread, ns; `None` when the kernel does not say.
+fn clock_thread_ns() -> Option<u64> {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let out = for_kernel(&raw mut now);
+    // SAFETY: S1: the kernel writes one timespec at the given place on this stack.
+    let ret = unsafe { syscall(libc::SYS_clock_gettime, [libc::CLOCK_THREAD_CPUTIME_ID as usize, out, 0, 0, 0, 0]) };
+    result(ret).ok()?;
+    Some((now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64))
 }
 
 /// `CLOCK_MONOTONIC` as it was at most about a millisecond ago, ns: for decisions that are made often and need no more.

@@ -8,6 +8,8 @@ std::thread_local! {
     static RESERVATIONS_LEFT: Cell<Option<usize>> = const { Cell::new(None) };
     static ADVICE_FAILS: Cell<bool> = const { Cell::new(false) };
     static RESIDENT: Cell<Resident> = const { Cell::new(Resident::Truth) };
+    static TOUCH: Cell<Touch> = const { Cell::new(Touch::Unknown) };
+    static TOUCHED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     static HUGE: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -69,4 +71,31 @@ pub(crate) fn pretend_resident(answer: Resident) {
 /// Called when resident pages are asked for.
 pub(crate) fn resident() -> Resident {
     RESIDENT.try_with(Cell::get).unwrap_or(Resident::Truth)
+}
+
+/// What a touch is said to have taken.
+#[derive(Clone, Copy)]
+pub(crate) enum Touch {
+    /// What it takes.
+    Truth,
+    /// The system does not say; nothing is touched, as long as nothing else is set.
+    Unknown,
+    /// So many ns; nothing is touched.
+    Took(u64),
+}
+
+/// Sets the answer for this thread.
+pub(crate) fn pretend_touch(answer: Touch) {
+    TOUCH.with(|touch| touch.set(answer));
+}
+
+/// Called when a page is to be touched.
+pub(crate) fn touch(addr: usize) -> Touch {
+    let _ = TOUCHED.try_with(|touched| touched.borrow_mut().push(addr));
+    TOUCH.try_with(Cell::get).unwrap_or(Touch::Unknown)
+}
+
+/// Pages that this thread had touched since the last call.
+pub(crate) fn take_touched() -> Vec<usize> {
+    TOUCHED.with(RefCell::take)
 }

@@ -34,7 +34,7 @@ pub use linux::{
     advise_huge, barrier_in_all_threads, cgroup_cpu_quota, clock_monotonic_ns, clock_recent_ns, close, copy_memory_of,
     cpus_allowed, exit_group_abort, futex_wait, futex_wake, getpid, gettid, is_mapped, open_read, open_write,
     page_size, purge_forced, purge_lazy, read, read_link, release, remap_inaccessible, reserve, resident_bytes,
-    sleep_ns, write, write_all, zero_resident,
+    sleep_ns, touch_ns, write, write_all, zero_resident,
 };
 
 /// An errno value, positive.
