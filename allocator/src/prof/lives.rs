@@ -26,7 +26,7 @@ use super::segments::Appender;
 use crate::emap;
 use crate::extent::Extent;
 use crate::samplemap::{Place, SampleMap};
-use crate::sync::mutex::Mutex;
+use crate::sync::mutex::{Guard, Mutex};
 use crate::sync::rank::Rank;
 use crate::sys;
 
@@ -128,16 +128,56 @@ fn place_of(block: *mut u8) -> Option<(&'static Place, u32)> {
     Some((extent.samples()?.place_at(offset)?, extent.arena()))
 }
 
-/// Gives a region of a slab of sampled blocks, which the caller owns, its record; `None` without memory.
+/// Binds records to regions and takes them back, many under one lock as long as they are of one pool. Nothing that may
+/// allocate or take a lock but base memory's is done while there is one.
+pub(crate) struct Binder {
+    held: Option<(usize, Guard<'static, Waiting>)>,
+}
+
+impl Binder {
+    pub(crate) const fn new() -> Binder {
+        Binder { held: None }
+    }
+
+    fn pool(&mut self, home: u32) -> Option<&mut Waiting> {
+        let place = home as usize % HOMES;
+        if self.held.as_ref().is_none_or(|(held, _)| *held != place) {
+            // The lock of one pool before that of the next.
+            self.held = None;
+            self.held = Some((place, pool(home).lock()));
+        }
+        self.held.as_mut().map(|(_, waiting)| &mut **waiting)
+    }
+
+    /// Gives a region of a slab of sampled blocks, which the caller owns, its record; `None` without memory.
+    pub(crate) fn bind(&mut self, block: *mut u8) -> Option<Live> {
+        let (place, home) = place_of(block)?;
+        let cell = match place.get() {
+            Some(cell) => cell,
+            None => self.pool(home)?.take()?,
+        };
+        cell.ptr.store(block, Ordering::Relaxed);
+        place.set(Some(cell));
+        Some(Live(cell))
+    }
+
+    /// Takes its record from a region that is not in use; the region, of which the record says nothing any more.
+    pub(crate) fn unbind(&mut self, live: Live) -> *mut u8 {
+        let block = live.block();
+        if let Some((place, home)) = place_of(block)
+            && let Some(pool) = self.pool(home)
+        {
+            live.rest();
+            place.set(None);
+            pool.recycle(live.0);
+        }
+        block
+    }
+}
+
+/// Binds one record.
 pub(crate) fn bind(block: *mut u8) -> Option<Live> {
-    let (place, home) = place_of(block)?;
-    let cell = match place.get() {
-        Some(cell) => cell,
-        None => pool(home).lock().take()?,
-    };
-    cell.ptr.store(block, Ordering::Relaxed);
-    place.set(Some(cell));
-    Some(Live(cell))
+    Binder::new().bind(block)
 }
 
 /// The record of a small block in a slab, if it has one.
@@ -147,16 +187,11 @@ pub(crate) fn find(block: *mut u8, slab: &Extent) -> Option<Live> {
     slab.samples()?.place_at(offset)?.get().map(Live)
 }
 
-/// Takes its record from a region that is not in use; the region, of which the record says nothing any more.
+/// Takes one record back.
 pub(crate) fn unbind(live: Live) -> *mut u8 {
-    let block = live.block();
-    if let Some((place, home)) = place_of(block) {
-        live.rest();
-        place.set(None);
-        pool(home).lock().recycle(live.0);
-        #[cfg(test)]
-        tests::recycled();
-    }
+    let block = Binder::new().unbind(live);
+    #[cfg(test)]
+    tests::recycled();
     block
 }
 

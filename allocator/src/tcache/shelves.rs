@@ -16,7 +16,7 @@ use crate::base;
 use crate::bin::extent_of;
 use crate::ds::link::Slice;
 use crate::prim::{AtomicPtr, AtomicU16, Ordering};
-use crate::prof::lives::{self, Live, Record};
+use crate::prof::lives::{self, Binder, Live, Record};
 use crate::ptr::BlockPtr;
 use crate::sizeclass::{NBINS, size_of_index};
 use core::ops::Deref;
@@ -257,12 +257,20 @@ impl Shelf {
         let batch = batch.get(..want).unwrap_or(&batch);
         // Filled from the top down.
         let missing = arena.take_sampled(class, batch);
+        let mut binder = Binder::new();
         for place in batch.get(missing..).unwrap_or(&[]) {
             let block = place.load(Ordering::Relaxed);
-            match lives::bind(block) {
-                // It was empty, and half of it was fetched.
-                Some(live) => drop(self.push(live)),
-                None => free_region(class, block),
+            // It was empty, and half of it was fetched.
+            if let Some(live) = binder.bind(block) {
+                self.push(live);
+                place.store(core::ptr::null_mut(), Ordering::Relaxed);
+            }
+        }
+        drop(binder);
+        for place in batch.get(missing..).unwrap_or(&[]) {
+            let block = place.load(Ordering::Relaxed);
+            if !block.is_null() {
+                free_region(class, block);
             }
         }
     }
@@ -277,9 +285,11 @@ impl Shelf {
         }
         let batch = [const { AtomicPtr::new(core::ptr::null_mut()) }; BATCH];
         let batch = batch.get(..count).unwrap_or(&batch);
+        let mut binder = Binder::new();
         for (place, live) in batch.iter().zip(self.records.iter().filter_map(Record::get)) {
-            place.store(lives::unbind(live), Ordering::Relaxed);
+            place.store(binder.unbind(live), Ordering::Relaxed);
         }
+        drop(binder);
         let foreign = arena.put_sampled(class, batch);
         // Of other arenas: other threads allocated them, or this one when it was bound to another.
         for place in batch.iter().take(foreign) {
