@@ -97,7 +97,8 @@ mod tests {
                 (deep(levels), core::ptr::from_ref(&local).addr())
             })
             .expect("memory");
-            (count, here.abs_diff(there) > 64 << 10)
+            // Not the whole of its stack away: the large one may lie right below it.
+            (count, here.abs_diff(there) > 32 << 10)
         });
         assert_eq!(thread.expect("thread").join().expect("no panic"), (levels, true));
     }
