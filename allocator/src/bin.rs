@@ -26,7 +26,7 @@ use crate::diag;
 use crate::ds::heap::Heap;
 use crate::ds::link::same;
 use crate::ds::list::List;
-use crate::ds::remote::{Chain, FreeBlock, RemoteList};
+use crate::ds::remote::{Chain, FreeBlock, Freed, RemoteList};
 use crate::emap::{self, Tag};
 use crate::extent::Extent;
 use crate::prim::{AtomicPtr, AtomicU32, Ordering};
@@ -201,6 +201,45 @@ impl Bin {
         foreign
     }
 
+    /// Frees the blocks of this bin among `blocks`, which are of this class; those of other arenas go into `chains`, or move to the
+    /// front when there is none for their arena. How many these are.
+    pub(crate) fn put_mixed(&self, source: &impl SlabSource, blocks: &[AtomicPtr<u8>], chains: &mut Chains) -> usize {
+        let mut left = 0;
+        let mut give = |rest: &[AtomicPtr<u8>]| {
+            let (read, moved) = self.give_run(chains, blocks.get(left..).unwrap_or(&[]), rest);
+            left += moved;
+            read
+        };
+        let mut rest = blocks;
+        // The lock is taken for blocks of this bin only.
+        while let Some(first) = rest.first()
+            && self.own(first.load(Ordering::Relaxed)).is_none()
+        {
+            rest = rest.get(give(rest)..).unwrap_or(&[]);
+        }
+        if !rest.is_empty() {
+            let mut inner = self.inner.lock();
+            self.drain(&mut inner, source);
+            inner.stats.flushes += 1;
+            self.put_all(&mut inner, source, rest, |block| self.own(block), give);
+        }
+        left
+    }
+
+    /// Adds those at the head of `from` that lie in one slab, of another arena, to that arena's chain, or moves them as
+    /// [`Bin::move_run`] does. How many were read, one at least, and how many of these moved.
+    #[inline(never)]
+    fn give_run(&self, chains: &mut Chains, to: &[AtomicPtr<u8>], from: &[AtomicPtr<u8>]) -> (usize, usize) {
+        let first = from.first().map_or(core::ptr::null_mut(), |slot| slot.load(Ordering::Relaxed));
+        let Some(slab) = extent_of(self.class, first) else { return (1, 0) };
+        let Some(chain) = chains.of(slab.arena()) else { return self.move_run(to, from) };
+        match slab::gather(slab, &self.shape, from, |first, bits| chain.add_run(first, bits)) {
+            0 => chain.add(BlockPtr(first)),
+            run => return (run, 0),
+        }
+        (1, 0)
+    }
+
     /// Moves those at the head of `from` that lie in one slab, of another arena, to the front of `to`, which is `from` or lies
     /// before it. How many were read, one at least, and how many of these moved: a block without a slab is reported.
     #[inline(never)]
@@ -341,7 +380,7 @@ impl Bin {
 
     /// Gives a chain of blocks of this bin back from a thread of another arena: one exchange. They are brought in by the
     /// owner with its next batch; by the giver only when nobody else will, or when much has come together.
-    pub(crate) fn put_remote(&self, source: &impl SlabSource, chain: &Chain) {
+    pub(crate) fn put_remote(&self, source: &impl SlabSource, chain: &mut Chain) {
         self.inbox.remote.push(chain);
         // Relaxed, and reset without order to the pushes: a hint, whose error is a chain or two.
         let waiting = self.inbox.waiting.fetch_add(chain.len(), Ordering::Relaxed) + chain.len();
@@ -414,17 +453,41 @@ impl Bin {
         // Those that come together often lie in one slab.
         let places: [AtomicPtr<u8>; DRAINED] = core::array::from_fn(|_| AtomicPtr::default());
         let mut len = 0;
-        self.inbox.remote.drain(self.shape.size as usize, |block| {
-            if let Some(place) = places.get(len) {
-                place.store(block, Ordering::Relaxed);
+        self.inbox.remote.drain(self.shape.size as usize, |freed| match freed {
+            Freed::One(block) => {
+                if let Some(place) = places.get(len) {
+                    place.store(block, Ordering::Relaxed);
+                }
+                len += 1;
+                if len == DRAINED {
+                    self.put_drained(inner, source, &places);
+                    len = 0;
+                }
             }
-            len += 1;
-            if len == DRAINED {
-                self.put_drained(inner, source, &places);
-                len = 0;
-            }
+            Freed::Run(first, bits) => self.put_word(inner, source, BlockPtr(first), bits),
         });
         self.put_drained(inner, source, places.get(..len).unwrap_or(&[]));
+    }
+
+    /// Frees those of the 64 regions from `first` on whose bits are set.
+    fn put_word(&self, inner: &mut Inner, source: &impl SlabSource, first: BlockPtr, bits: u64) {
+        let Some(slab) = self.slab_of(first.0) else { return report(first, SlabMisuse::NotABlock) };
+        match slab::put_word(slab, &self.shape, first, bits) {
+            Some(freed) => self.settle(inner, source, slab, freed),
+            None => self.put_word_slow(inner, source, first, bits),
+        }
+    }
+
+    /// As [`Bin::put_word`], region by region, so that what is wrong is told.
+    #[cold]
+    fn put_word_slow(&self, inner: &mut Inner, source: &impl SlabSource, first: BlockPtr, bits: u64) {
+        for bit in (0..64).filter(|bit| bits >> bit & 1 == 1) {
+            let block = BlockPtr(first.0.wrapping_add(bit * self.shape.size as usize));
+            match self.slab_of(block.0) {
+                Some(slab) => self.put_one(inner, source, slab, block),
+                None => report(block, SlabMisuse::NotABlock),
+            }
+        }
     }
 
     fn put_drained(&self, inner: &mut Inner, source: &impl SlabSource, blocks: &[AtomicPtr<u8>]) {
@@ -471,6 +534,42 @@ impl Bin {
         slab::check(slab);
         inner.current = Some(slab);
         Some(slab)
+    }
+}
+
+/// Arenas whose blocks a flush sorts out in one pass.
+const CHAINS: usize = 4;
+
+/// Chains of blocks of one length, each for an arena.
+pub(crate) struct Chains {
+    bytes: usize,
+    of: [(u32, Chain); CHAINS],
+}
+
+impl Chains {
+    /// None, for blocks of `bytes`.
+    #[inline]
+    pub(crate) fn new(bytes: usize) -> Chains {
+        Chains { bytes, of: [const { (u32::MAX, Chain::none()) }; CHAINS] }
+    }
+
+    /// The chain of an arena; `None` when there are too many.
+    #[inline]
+    fn of(&mut self, arena: u32) -> Option<&mut Chain> {
+        let (owner, chain) = self.of.iter_mut().find(|(owner, _)| *owner == arena || *owner == u32::MAX)?;
+        if *owner == u32::MAX {
+            *owner = arena;
+            *chain = Chain::new(self.bytes);
+        }
+        Some(chain)
+    }
+
+    /// Each with its arena.
+    #[inline]
+    pub(crate) fn each(&mut self, mut act: impl FnMut(u32, &mut Chain)) {
+        for (owner, chain) in self.of.iter_mut().take_while(|(owner, _)| *owner != u32::MAX) {
+            act(*owner, chain);
+        }
     }
 }
 

@@ -106,15 +106,68 @@ pub(crate) fn put_run(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8
     }
 }
 
+fn grid(extent: &Extent, shape: &SlabShape) -> Grid {
+    Grid { base: extent.addr().addr(), bytes: shape.nregs * shape.size, inverse: shape.inverse }
+}
+
 /// Frees a run without looking at its pointers one by one; 0, and nothing changed, when that does not work.
 fn put_by_four(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> usize {
-    let grid = Grid { base: extent.addr().addr(), bytes: shape.nregs * shape.size, inverse: shape.inverse };
+    let grid = grid(extent, shape);
     match shape.nregs {
         0..=64 => regions::set::<1>(&extent.free, &grid, blocks),
         65..=128 => regions::set::<2>(&extent.free, &grid, blocks),
         129..=256 => regions::set::<4>(&extent.free, &grid, blocks),
         _ => regions::set::<8>(&extent.free, &grid, blocks),
     }
+}
+
+/// Which regions the head of `blocks` points to, as far as they lie in the slab, if many seem to do: passed on word by word of the
+/// bitmap, as the address of the word's first region and bits. How many there were; 0, and nothing passed on, when they do not come in
+/// numbers or something may be wrong with one.
+pub(crate) fn gather(
+    extent: &Extent,
+    shape: &SlabShape,
+    blocks: &[AtomicPtr<u8>],
+    mut each: impl FnMut(*mut u8, u64),
+) -> usize {
+    if !blocks.get(LONG_RUN).is_some_and(|later| spans(extent, shape, later.load(Ordering::Relaxed))) {
+        return 0;
+    }
+    let grid = grid(extent, shape);
+    let mut pass_on = |words: &[u64]| {
+        let mut first = extent.addr();
+        for bits in words {
+            if *bits != 0 {
+                each(first, *bits);
+            }
+            first = ptr::forward(first, 64 * shape.size as usize);
+        }
+    };
+    match shape.nregs {
+        0..=64 => gather_words::<1>(&grid, blocks, &mut pass_on),
+        65..=128 => gather_words::<2>(&grid, blocks, &mut pass_on),
+        129..=256 => gather_words::<4>(&grid, blocks, &mut pass_on),
+        _ => gather_words::<8>(&grid, blocks, &mut pass_on),
+    }
+}
+
+#[inline]
+fn gather_words<const WORDS: usize>(grid: &Grid, blocks: &[AtomicPtr<u8>], pass_on: &mut impl FnMut(&[u64])) -> usize {
+    let (len, words) = regions::gather::<WORDS>(grid, blocks);
+    if len > 0 {
+        pass_on(&words);
+    }
+    len
+}
+
+/// Frees those of the 64 regions from `first` on, the slab's or one behind a multiple of 64 of them, whose bits are set, and how
+/// many these are, which the caller adds to `nfree`; `None`, and nothing changed, when something is wrong with one of them.
+#[inline]
+pub(crate) fn put_word(extent: &Extent, shape: &SlabShape, first: BlockPtr, bits: u64) -> Option<u32> {
+    let region = region_of(extent, shape, first)?;
+    let inside = shape.nregs as usize - region;
+    let outside = if inside < 64 { u64::MAX << inside } else { 0 };
+    (bits & outside == 0 && extent.free.set_word(region, bits)).then(|| bits.count_ones())
 }
 
 /// As [`put_run`], by one pointer after the other. A function of its own, so that all of the loop is in registers.
@@ -212,6 +265,43 @@ mod tests {
             let between = [AtomicPtr::new(got[0].wrapping_add(1))];
             assert_eq!(put_run(&extent, &shape, &between), (0, Some(SlabMisuse::NotABlock)));
             extent.set_nfree(shape.nregs);
+            check(&extent);
+        }
+    }
+
+    #[test]
+    fn runs_become_words_and_words_regions() {
+        for class in [0, 3, 7, 28, 35] {
+            let shape = slab_shape(class);
+            let extent = Extent::unused(0);
+            extent.assign(core::ptr::without_provenance_mut(0x10_0000), shape.slab_bytes as usize, State::Active, true);
+            extent.set_use(class, true);
+            let (size, nregs) = (shape.size as usize, shape.nregs as usize);
+            let region = |i: usize| extent.addr().wrapping_add(i * size);
+            let end = region(0).wrapping_add(shape.slab_bytes as usize);
+            let run: Vec<_> = (0..nregs).map(region).chain([end, end]).map(AtomicPtr::new).collect();
+            let mut words = Vec::new();
+            let len = gather(&extent, &shape, &run, |first, bits| words.push((first, bits)));
+            if nregs > LONG_RUN && crate::sys::cpu::is_wide() {
+                assert_eq!(len, nregs);
+                let total: u32 =
+                    words.iter().filter_map(|(first, bits)| put_word(&extent, &shape, BlockPtr(*first), *bits)).sum();
+                assert_eq!(total, shape.nregs);
+            } else {
+                assert_eq!(len, 0);
+                assert_eq!(put_word(&extent, &shape, BlockPtr(region(0)), u64::MAX >> (64 - nregs)), Some(shape.nregs));
+            }
+            extent.set_nfree(shape.nregs);
+            check(&extent);
+            // Free already, behind the last region, no region.
+            assert_eq!(put_word(&extent, &shape, BlockPtr(region(0)), 1), None);
+            init(&extent, &SlabShape { nregs: 0, ..shape });
+            assert_eq!(put_word(&extent, &shape, BlockPtr(region(1)), 1), None);
+            assert_eq!(put_word(&extent, &shape, BlockPtr(region(0).wrapping_add(1)), 1), None);
+            assert_eq!(put_word(&extent, &shape, BlockPtr(end), 1), None);
+            if nregs < 64 {
+                assert_eq!(put_word(&extent, &shape, BlockPtr(region(0)), 1 << nregs), None);
+            }
             check(&extent);
         }
     }

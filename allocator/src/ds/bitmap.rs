@@ -57,6 +57,19 @@ impl Bitmap {
         true
     }
 
+    /// Sets the bits of `bits`, which stand for 64 bits from a multiple of 64 on, `first`; false, and nothing changed, when one is set
+    /// already or `first` is no such bit.
+    #[inline]
+    pub(crate) fn set_word(&self, first: usize, bits: u64) -> bool {
+        let Some(word) = self.0.get(first / 64).filter(|_| first.is_multiple_of(64)) else { return false };
+        let before = word.load(Ordering::Relaxed);
+        if before & bits != 0 {
+            return false;
+        }
+        word.store(before | bits, Ordering::Relaxed);
+        true
+    }
+
     /// True when the bit is set.
     #[cfg(test)]
     pub(crate) fn is_set(&self, bit: usize) -> bool {

@@ -1,5 +1,5 @@
 //! From pointers to regions of a slab and back: four pointers at a time. Which regions the pointers at the head of an array
-//! are ([`set`]):
+//! are ([`gather`], [`set`]):
 //!
 //! ```text
 //!   pointers  p0 p1 p2 p3 │ p4 … │ …       as long as they lie in the slab
@@ -65,25 +65,32 @@ pub(crate) struct Grid {
     pub inverse: u32,
 }
 
-/// Sets in `map` the bits of the regions that the head of `blocks`, which is the calling thread's, points to: as far as the
-/// pointers lie in the slab, whose regions fit into `WORDS` words. How many there were; 0, and nothing changed, when one is no
-/// start of a region, comes twice or has its bit set already, when there are too few, or on a processor that has not the
-/// instructions.
+/// Which regions the head of `blocks`, which is the calling thread's, points to: as far as the pointers lie in the slab, whose
+/// regions fit into `WORDS` words. How many there were; 0 when one is no start of a region or comes twice, when there are too few, or
+/// on a processor that has not the instructions.
 #[inline]
-pub(crate) fn set<const WORDS: usize>(map: &Bitmap, grid: &Grid, blocks: &[AtomicPtr<u8>]) -> usize {
+pub(crate) fn gather<const WORDS: usize>(grid: &Grid, blocks: &[AtomicPtr<u8>]) -> (usize, [u64; WORDS]) {
     if !cpu::is_wide() {
-        return 0;
+        return (0, [0; WORDS]);
     }
     // SAFETY: S1 by the test above.
-    unsafe { set_wide::<WORDS>(map, grid, blocks) }
+    unsafe { gather_wide(grid, blocks) }
 }
 
-/// As [`set`].
+/// Sets in `map` the bits of the regions that [`gather`] finds, and how many these are; 0, and nothing changed, when it finds none
+/// or one has its bit set already.
+#[inline]
+pub(crate) fn set<const WORDS: usize>(map: &Bitmap, grid: &Grid, blocks: &[AtomicPtr<u8>]) -> usize {
+    let (len, words) = gather::<WORDS>(grid, blocks);
+    if len > 0 && map.set_words(&words) { len } else { 0 }
+}
+
+/// As [`gather`].
 ///
 /// # Safety
 /// S1: [`cpu::is_wide`].
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-fn set_wide<const WORDS: usize>(map: &Bitmap, grid: &Grid, blocks: &[AtomicPtr<u8>]) -> usize {
+fn gather_wide<const WORDS: usize>(grid: &Grid, blocks: &[AtomicPtr<u8>]) -> (usize, [u64; WORDS]) {
     // Distances are compared as signed numbers: half of the range is added to both sides.
     let base = _mm256_set1_epi64x(grid.base.cast_signed().wrapping_sub(isize::MIN) as i64);
     let end = _mm256_set1_epi64x(i64::MIN + i64::from(grid.bytes));
@@ -123,7 +130,7 @@ fn set_wide<const WORDS: usize>(map: &Bitmap, grid: &Grid, blocks: &[AtomicPtr<u
         _mm256_set1_epi64x(i64::from(grid.inverse) - 1),
     );
     let exact = _mm256_movemask_pd(_mm256_castsi256_pd(inexact)) == 0;
-    if exact && distinct as usize == len && map.set_words(&words) { len } else { 0 }
+    (if exact && distinct as usize == len { len } else { 0 }, words)
 }
 
 /// Adds a bit to each column: in word k, that of a region in `64 k .. 64 k + 64`; a shift by more than 63 gives 0.

@@ -6,13 +6,15 @@
 //! | `head` → null | the holder of the bin's lock: one swap | Acquire |
 //!
 //! ```text
-//!   head ─► │ link │ b1 │ b2 │ … │ b7 │ ─► │ link │ b1 │ b2 │ null │ … ─► null      blocks of 64 bytes
+//!   head ─► │ link │ b1 │ b2 │ … │ b7 │ ─► │ link │ a1+1 │ mask │ b1 │ null │ … ─► null      blocks of 64 bytes
 //! ```
 //!
-//! There is no pop of single nodes, hence no ABA problem. The links lie in free blocks; behind its link a node carries the
-//! addresses of as many other free blocks as it has room for. So of blocks of 64 bytes seven in eight are touched neither by who
-//! gives them nor by who brings them in, whose cache has not their lines. All this is read and written as raw memory, never
-//! through a Rust reference, and a block is checked against the page map before it is used.
+//! There is no pop of single nodes, hence no ABA problem. The links lie in free blocks; behind its link a node tells of as many
+//! other free blocks as it has room for: by their addresses, or, of many that lie together, by the address of a region, which is
+//! marked by its lowest bit, and a mask of it and the 63 behind it. So most blocks are touched neither by who gives them nor by
+//! who brings them in, whose cache has not their lines, and a slab that comes back whole is a few words. A node is one of the
+//! blocks that it stands for; whether its own mask tells of it, too, the lowest bit of the link that leads to it says. All this is
+//! read and written as raw memory, never through a Rust reference, and a block is checked against the page map before it is used.
 
 use crate::prim::{AtomicPtr, Ordering};
 #[cfg(not(loom))]
@@ -52,32 +54,59 @@ impl ChainNode for FreeBlock {
 
 /// Bytes of a node that are used at most.
 #[cfg(not(loom))]
-const NODE_BYTES_MAX: usize = 512;
+const NODE_BYTES_MAX: usize = 256;
+/// Words behind the link of a node, at most.
+#[cfg(not(loom))]
+const CARRIED_MAX: usize = NODE_BYTES_MAX / size_of::<usize>() - 1;
+/// Words that tell of a run.
+#[cfg(not(loom))]
+const RUN_WORDS: usize = 2;
+/// In an address that a node carries: a mask follows. In a link: a mask of the node that it leads to tells of that node, too.
+#[cfg(not(loom))]
+const MARK: usize = 1;
 
-/// Addresses that a node of `bytes` carries.
+/// Words that a node of `bytes` carries.
 #[cfg(not(loom))]
 fn carried(bytes: usize) -> usize {
-    bytes.min(NODE_BYTES_MAX) / size_of::<*mut u8>() - 1
+    bytes.min(NODE_BYTES_MAX) / size_of::<usize>() - 1
+}
+
+/// Blocks of one length that a list tells of.
+#[cfg(not(loom))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    One(*mut u8),
+    /// Of the regions from here on, those whose bits are set.
+    Run(*mut u8, u64),
 }
 
 /// A chain of free blocks under construction.
 #[cfg(not(loom))]
 pub(crate) struct Chain {
+    /// Marked when a mask tells of the node.
     first: *mut FreeBlock,
     last: *mut FreeBlock,
     len: u32,
-    /// Addresses that a node carries.
-    carried: usize,
+    /// Words that a node carries.
+    carried: u32,
     /// How many more the first node has room for.
-    room: usize,
+    room: u32,
+    /// Of a block.
+    bytes: u32,
 }
 
 #[cfg(not(loom))]
 impl Chain {
-    /// Empty, for blocks of `bytes`.
-    pub(crate) fn new(bytes: usize) -> Chain {
+    /// In the place of a chain.
+    pub(crate) const fn none() -> Chain {
         let none = core::ptr::null_mut();
-        Chain { first: none, last: none, len: 0, carried: carried(bytes), room: 0 }
+        Chain { first: none, last: none, len: 0, carried: 0, room: 0, bytes: 0 }
+    }
+
+    /// Empty, for blocks of `bytes`.
+    #[inline]
+    pub(crate) fn new(bytes: usize) -> Chain {
+        Chain { carried: carried(bytes) as u32, bytes: bytes as u32, ..Chain::none() }
     }
 
     /// True without blocks.
@@ -93,36 +122,70 @@ impl Chain {
     /// Adds a block that its client freed, of the chain's length. Its address goes into the first node, if there is room;
     /// otherwise its first bytes become a node's.
     #[inline]
-    #[expect(clippy::cast_ptr_alignment, reason = "every block lies at a multiple of eight")]
     pub(crate) fn add(&mut self, block: BlockPtr) {
         self.len += 1;
         if self.room > 0 {
-            self.write_next(block.0);
-            self.room -= 1;
+            self.write_next(block.0.expose_provenance());
+        } else {
+            self.begin_node(block.0, 0);
+        }
+    }
+
+    /// Adds those of the regions from `first` on whose bits are set, all freed by their clients and of the chain's length.
+    #[inline]
+    pub(crate) fn add_run(&mut self, first: *mut u8, mask: u64) {
+        let block = |bit: u32| first.wrapping_add(bit as usize * self.bytes as usize);
+        let lowest = block(mask.trailing_zeros());
+        if mask & mask.wrapping_sub(1) == 0 {
+            return self.add(BlockPtr(lowest));
+        }
+        if (self.carried as usize) < RUN_WORDS {
+            let bytes = self.bytes as usize;
+            let mut left = mask;
+            while left != 0 {
+                self.add(BlockPtr(first.wrapping_add(left.trailing_zeros() as usize * bytes)));
+                left &= left - 1;
+            }
             return;
         }
-        let node = block.0.cast::<FreeBlock>();
-        // SAFETY: S1: a `BlockPtr` that reached a cache is freed memory of ours, owned by that cache.
+        self.len += mask.count_ones();
+        if (self.room as usize) < RUN_WORDS {
+            self.end();
+            self.begin_node(lowest, MARK);
+        }
+        self.write_next(first.expose_provenance() | MARK);
+        self.write_next(mask as usize);
+    }
+
+    /// Makes `block` the first node.
+    #[inline]
+    #[expect(clippy::cast_ptr_alignment, reason = "every block lies at a multiple of eight")]
+    fn begin_node(&mut self, block: *mut u8, mark: usize) {
+        let node = block.cast::<FreeBlock>();
+        // SAFETY: S1: blocks that reached a cache are freed memory of ours, owned by that cache.
         unsafe { FreeBlock::set_next(node, self.first) };
         if self.last.is_null() {
             self.last = node;
         }
-        self.first = node;
+        self.first = node.map_addr(|addr| addr | mark);
         self.room = self.carried;
     }
 
-    /// Writes the next of the addresses that the first node carries, for which it has room.
+    /// Writes the next of the words that the first node carries, for which it has room.
     #[inline]
-    fn write_next(&self, address: *mut u8) {
-        let place = self.first.cast::<*mut u8>().wrapping_add(1 + self.carried - self.room);
-        // SAFETY: the first node is a block that `add` was given; the words behind its link, `carried` of them, lie in it.
-        unsafe { place.write(address) };
+    fn write_next(&mut self, word: usize) {
+        let node = self.first.map_addr(|addr| addr & !MARK);
+        let place = node.cast::<usize>().wrapping_add(1 + (self.carried - self.room) as usize);
+        // SAFETY: the first node is a block that `begin_node` was given; the words behind its link, `carried` of them, lie in it.
+        unsafe { place.write(word) };
+        self.room -= 1;
     }
 
-    /// Says where the addresses that the first node carries end.
-    fn end(&self) {
+    /// Says where the words that the first node carries end.
+    #[inline]
+    fn end(&mut self) {
         if self.room > 0 {
-            self.write_next(core::ptr::null_mut());
+            self.write_next(0);
         }
     }
 }
@@ -179,8 +242,8 @@ impl<N: ChainNode> RemoteList<N> {
 
 #[cfg(not(loom))]
 impl RemoteList<FreeBlock> {
-    /// Adds a chain that is not empty.
-    pub(crate) fn push(&self, chain: &Chain) {
+    /// Adds a chain.
+    pub(crate) fn push(&self, chain: &mut Chain) {
         if !chain.is_empty() {
             chain.end();
             // SAFETY: S1 by `Chain`: linked from first to last, made of freed blocks, and given up here.
@@ -188,23 +251,37 @@ impl RemoteList<FreeBlock> {
         }
     }
 
-    /// Takes everything, chains of blocks of `bytes`, and reports each block, which the receiver then owns.
-    pub(crate) fn drain(&self, bytes: usize, mut each: impl FnMut(*mut u8)) {
-        let mut node = self.take_all();
-        while !node.is_null() {
-            // SAFETY: S1: nodes taken from the list belong to this thread, and their links were written by `Chain`.
-            let next = unsafe { FreeBlock::next(node) };
-            for word in 1..=carried(bytes) {
-                let place = node.cast::<*mut u8>().wrapping_add(word);
+    /// Takes everything, chains of blocks of `bytes`, and reports the blocks, which the receiver then owns.
+    pub(crate) fn drain(&self, bytes: usize, mut each: impl FnMut(Freed)) {
+        let mut link = self.take_all();
+        while !link.is_null() {
+            let node = link.map_addr(|addr| addr & !MARK);
+            let is_told = link.addr() & MARK != 0;
+            // SAFETY: nodes taken from the list belong to this thread, and their links were written by `Chain`.
+            link = unsafe { FreeBlock::next(node) };
+            // All is read before any of it is reported: the node's memory may be gone after that.
+            let mut words = [0; CARRIED_MAX];
+            let mut len = 0;
+            for (word, place) in words.iter_mut().zip(1..=carried(bytes)) {
                 // SAFETY: as above; the words up to the first null were written by `Chain`, and all lie in the block.
-                let block = unsafe { place.read() };
-                if block.is_null() {
+                *word = unsafe { node.cast::<usize>().wrapping_add(place).read() };
+                if *word == 0 {
                     break;
                 }
-                each(block);
+                len += 1;
             }
-            each(node.cast());
-            node = next;
+            let mut rest = words.iter().take(len);
+            while let Some(word) = rest.next() {
+                let block = core::ptr::with_exposed_provenance_mut(word & !MARK);
+                if word & MARK == 0 {
+                    each(Freed::One(block));
+                } else if let Some(mask) = rest.next() {
+                    each(Freed::Run(block, *mask as u64));
+                }
+            }
+            if !is_told {
+                each(Freed::One(node.cast()));
+            }
         }
     }
 }
@@ -214,6 +291,49 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
     use std::vec::Vec;
+
+    fn blocks_of(freed: Freed, bytes: usize) -> Vec<*mut u8> {
+        match freed {
+            Freed::One(block) => std::vec![block],
+            Freed::Run(first, mask) => {
+                (0..64).filter(|bit| mask >> bit & 1 == 1).map(|bit| first.wrapping_add(bit * bytes)).collect()
+            }
+        }
+    }
+
+    #[test]
+    fn runs_and_blocks_arrive_once() {
+        for words in [1, 2, 3, 4, 8, 100] {
+            let bytes = words * size_of::<usize>();
+            let mut memory = std::vec![usize::MAX; 64 * 12 * words];
+            let start: *mut u8 = memory.as_mut_ptr().cast();
+            let masks =
+                [1, u64::MAX, 0b101, 1 << 63, 3 << 62, 0xff00_ff00_ff00_ff00, 2, 4, 8, 6, 0x8000_0000_0000_0001, 0xf0];
+            let list = RemoteList::<FreeBlock>::new();
+            let mut wanted = BTreeSet::new();
+            for per_chain in [5, 7] {
+                let mut chain = Chain::new(bytes);
+                for i in if per_chain == 5 { 0..5 } else { 5..12 } {
+                    let first = start.wrapping_add(i * 64 * bytes);
+                    chain.add_run(first, masks[i]);
+                    wanted.extend(blocks_of(Freed::Run(first, masks[i]), bytes));
+                }
+                list.push(&mut chain);
+            }
+            let mut seen = Vec::new();
+            list.drain(bytes, |freed| {
+                // The receiver may do what it likes with what it is told of.
+                for block in blocks_of(freed, bytes) {
+                    // SAFETY: the block lies in `memory`.
+                    unsafe { block.write_bytes(0xff, bytes) };
+                    seen.push(block);
+                }
+            });
+            assert_eq!(seen.len(), wanted.len(), "{words} words");
+            assert_eq!(seen.iter().copied().collect::<BTreeSet<_>>(), wanted);
+            assert!(list.is_empty());
+        }
+    }
 
     #[test]
     fn blocks_of_any_size_arrive_once() {
@@ -229,11 +349,11 @@ mod tests {
                     let mut chain = Chain::new(bytes);
                     rest[..*count].iter().for_each(|block| chain.add(BlockPtr(*block)));
                     assert_eq!((chain.len() as usize, chain.is_empty()), (*count, *count == 0));
-                    list.push(&chain);
+                    list.push(&mut chain);
                     rest = &rest[*count..];
                 }
                 let mut seen = Vec::new();
-                list.drain(bytes, |block| seen.push(block));
+                list.drain(bytes, |freed| seen.extend(blocks_of(freed, bytes)));
                 assert_eq!(seen.len(), total, "{words} words, chains of {counts:?}");
                 assert_eq!(seen.iter().collect::<BTreeSet<_>>(), blocks.iter().collect());
                 assert!(list.is_empty());

@@ -13,8 +13,8 @@
 //! are flushed, and the limit sinks by as much, or to the half if nothing was used; then the floor rises to the top. So an
 //! idle class loses its blocks within a few rounds.
 //!
-//! A flush goes by owner: blocks of the cache's own arena are put back under one lock of the bin; of the others, each
-//! arena's blocks become one chain on that bin's remote list, one exchange a chain.
+//! A flush goes by owner: blocks of the cache's own arena, if there are any, are put back under one lock of the bin; of the others,
+//! each arena's blocks become one chain on that bin's remote list, one exchange a chain.
 //!
 //! Only the owner thread (or, for an explicit cache, the thread that the client says) calls anything here. Fields:
 //! all `owner`; atomics with Relaxed order because the struct is shared by reference.
@@ -23,16 +23,13 @@
 use crate::arena::Arena;
 use crate::arenas;
 use crate::base;
-use crate::bin::extent_of;
+use crate::bin::{Chains, extent_of};
 use crate::ds::link::Slice;
-use crate::ds::remote::Chain;
 use crate::ds::stack::Stack;
-use crate::extent::Extent;
 use crate::prim::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crate::prof::lives::Live;
 use crate::ptr::BlockPtr;
-use crate::sizeclass::{CACHED_MAX, NBINS, NCACHED, size_of_index, slab_shape};
-use crate::slab;
+use crate::sizeclass::{CACHED_MAX, NBINS, NCACHED, size_of_index};
 use crate::tcache::large::LargeCache;
 use crate::tcache::shelves::{Hand, Room, Shelves};
 
@@ -401,35 +398,18 @@ fn flush_large(class: usize, block: *mut u8) {
 }
 
 fn flush_small(class: usize, blocks: &[AtomicPtr<u8>], arena: &Arena) {
-    let foreign = arena.bin(class).map_or(0, |bin| bin.put_batch(arena, blocks));
-    let mut rest = blocks.get(..foreign).unwrap_or(&[]);
-    let shape = slab_shape(class);
-    while let Some(first) = rest.first() {
-        let ind = extent_of(class, first.load(Ordering::Relaxed)).map(Extent::arena);
-        let mut chain = Chain::new(shape.size as usize);
-        let mut left = 0;
-        // Neighbours often lie in one slab: it is looked up once for a run of them.
-        let mut last: Option<&'static Extent> = None;
-        for slot in rest {
-            let block = slot.load(Ordering::Relaxed);
-            if !last.is_some_and(|slab| slab::spans(slab, &shape, block)) {
-                last = extent_of(class, block);
+    let Some(bin) = arena.bin(class) else { return };
+    let mut rest = blocks;
+    while !rest.is_empty() {
+        let mut chains = Chains::new(size_of_index(class));
+        let left = bin.put_mixed(arena, rest, &mut chains);
+        chains.each(|owner, chain| {
+            if let Some(owner) = arenas::get(owner)
+                && let Some(bin) = owner.bin(class)
+            {
+                bin.put_remote(owner, chain);
             }
-            let owner = last.map(Extent::arena);
-            if owner == ind {
-                if owner.is_some() {
-                    chain.add(BlockPtr(block));
-                }
-            } else if let Some(place) = rest.get(left) {
-                place.store(block, Ordering::Relaxed);
-                left += 1;
-            }
-        }
-        if let Some(owner) = ind.and_then(arenas::get)
-            && let Some(bin) = owner.bin(class)
-        {
-            bin.put_remote(owner, &chain);
-        }
+        });
         rest = rest.get(..left).unwrap_or(&[]);
     }
 }
@@ -467,5 +447,50 @@ mod tests {
         cache.close(arena);
         assert_eq!(arena.bin_stats(class).live, 0);
         assert!(cache.alloc(class, arena).is_none());
+    }
+
+    fn taken(cache: &Cache, class: usize, arena: &Arena, count: usize) -> std::vec::Vec<*mut u8> {
+        (0..count).map(|_| cache.alloc(class, arena).expect("block")).collect()
+    }
+
+    #[test]
+    fn blocks_of_other_arenas_go_back_to_them() {
+        let [first, second, third] = core::array::from_fn(|_| arenas::create().expect("arena"));
+        let (cache, other, giver) = (Cache::closed(), Cache::closed(), Cache::closed());
+        assert!(cache.open(1 << 15) && other.open(1 << 15) && giver.open(1 << 15));
+        for class in [0, 1, 3, 4, 7, 20, NBINS - 1] {
+            for mixed in [false, true] {
+                let mut blocks = taken(&cache, class, first, 1500);
+                let theirs = taken(&other, class, second, 1500);
+                let own = taken(&giver, class, third, 100);
+                if mixed {
+                    blocks = blocks.into_iter().zip(theirs).flat_map(|(a, b)| [a, b]).collect();
+                } else {
+                    blocks.extend(theirs);
+                }
+                blocks.extend(own);
+                for block in &blocks {
+                    assert!(giver.free(class, BlockPtr(*block), third));
+                }
+                for (cache, arena) in [(&cache, first), (&other, second), (&giver, third)] {
+                    cache.flush_all(arena);
+                }
+                for arena in [first, second, third] {
+                    assert_eq!(arena.bin_stats(class).live, 0, "class {class}, mixed {mixed}");
+                }
+                // What came back is whole: no region is handed out twice.
+                let again: std::collections::BTreeSet<_> = taken(&cache, class, first, 3000).into_iter().collect();
+                assert_eq!(again.len(), 3000);
+                for block in &again {
+                    assert!(cache.free(class, BlockPtr(*block), first));
+                }
+                cache.flush_all(first);
+                assert_eq!(arena_live(first, class), 0);
+            }
+        }
+    }
+
+    fn arena_live(arena: &Arena, class: usize) -> u64 {
+        arena.bin_stats(class).live
     }
 }
