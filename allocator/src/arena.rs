@@ -77,8 +77,9 @@ pub struct Arena {
     pages: Mutex<Pages>,
     threads: AtomicU32,
     ticks: AtomicU32,
-    /// Spare slabs of all bins.
-    spares: AtomicU32,
+    /// Bins may have spare slabs: set by who adds one, reset by who finds none. A count would cost each of them an atomic change,
+    /// which waits for all that the program wrote before.
+    may_have_spares: AtomicBool,
     /// False when free pages go back at once: then bins keep no slabs without live regions either.
     keeps_spares: AtomicBool,
     /// When `tick` last let time pass.
@@ -100,7 +101,7 @@ impl Arena {
             pages: Mutex::new(Rank::Pages, pages),
             threads: AtomicU32::new(0),
             ticks: AtomicU32::new(0),
-            spares: AtomicU32::new(0),
+            may_have_spares: AtomicBool::new(false),
             keeps_spares: AtomicBool::new(dirty_ms != 0),
             looked_at_ns: AtomicU64::new(0),
             in_use: AtomicUsize::new(0),
@@ -219,7 +220,12 @@ impl Arena {
     /// fresh memory.
     fn resident(&self, bytes: usize) -> Option<&'static Extent> {
         // Relaxed: a hint.
-        if self.spares.load(Ordering::Relaxed) == 0 {
+        if !self.may_have_spares.load(Ordering::Relaxed) {
+            return None;
+        }
+        if !self.bins.iter().any(Bin::has_spares) {
+            // Relaxed: one that is added now is found with the next one.
+            self.may_have_spares.store(false, Ordering::Relaxed);
             return None;
         }
         let got = self.pages.lock().alloc_resident(bytes);
@@ -518,8 +524,8 @@ impl SlabSource for Samples<'_> {
         self.0.keeps_spares()
     }
 
-    fn spares(&self) -> &AtomicU32 {
-        self.0.spares()
+    fn note_spare(&self) {
+        self.0.note_spare();
     }
 }
 
@@ -546,7 +552,10 @@ impl SlabSource for Arena {
         self.keeps_spares.load(Ordering::Relaxed)
     }
 
-    fn spares(&self) -> &AtomicU32 {
-        &self.spares
+    fn note_spare(&self) {
+        // Relaxed: a hint.
+        if !self.may_have_spares.load(Ordering::Relaxed) {
+            self.may_have_spares.store(true, Ordering::Relaxed);
+        }
     }
 }

@@ -54,8 +54,8 @@ pub(crate) trait SlabSource {
     fn end_slab(&self, slab: &'static Extent);
     /// True when slabs without live regions may stay for a while.
     fn keeps_spares(&self) -> bool;
-    /// The number of spare slabs of all bins.
-    fn spares(&self) -> &AtomicU32;
+    /// Learns that a bin has a spare slab.
+    fn note_spare(&self);
     /// True when no thread takes from here.
     fn is_deserted(&self) -> bool;
 }
@@ -359,7 +359,7 @@ impl Bin {
         if source.keeps_spares() && (spares as usize + 1) * self.shape.slab_bytes as usize <= SPARE_MAX_BYTES {
             inner.spare.push_back(slab);
             self.spares.store(spares + 1, Ordering::Relaxed);
-            source.spares().fetch_add(1, Ordering::Relaxed);
+            source.note_spare();
         } else {
             inner.stats.slabs -= 1;
             source.end_slab(slab);
@@ -371,7 +371,6 @@ impl Bin {
         for _ in 0..count {
             let Some(slab) = inner.spare.pop_front() else { break };
             self.spares.store(self.spares.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
-            source.spares().fetch_sub(1, Ordering::Relaxed);
             inner.stats.slabs -= 1;
             source.end_slab(slab);
         }
@@ -409,10 +408,16 @@ impl Bin {
         self.end_spares(&mut inner, source, u32::MAX);
     }
 
+    /// True with spares; a hint.
+    #[inline]
+    pub(crate) fn has_spares(&self) -> bool {
+        self.spares.load(Ordering::Relaxed) > 0
+    }
+
     /// Gives back up to `count` spares unless the bin is in use: for when memory is short and another bin's lock is held.
     /// True when there were any.
     pub(crate) fn try_end_spares(&self, source: &impl SlabSource, count: u32) -> bool {
-        if self.spares.load(Ordering::Relaxed) == 0 {
+        if !self.has_spares() {
             return false;
         }
         let Some(mut inner) = self.inner.try_lock() else { return false };
@@ -522,7 +527,6 @@ impl Bin {
             inner.spare.remove(slab);
             let left = self.spares.load(Ordering::Relaxed) - 1;
             self.spares.store(left, Ordering::Relaxed);
-            source.spares().fetch_sub(1, Ordering::Relaxed);
             inner.fewest_spares = inner.fewest_spares.min(left);
             slab
         } else {

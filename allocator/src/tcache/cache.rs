@@ -9,6 +9,9 @@
 //! Fill: an empty stack takes a batch from the bin; batches start at [`FIRST_FILL`] and double with each miss, up to half
 //! of the limit. Flush: a full stack gives its older half back, a [`LONG`] one three quarters. Growth: a stack that fills
 //! up after it had run empty is too small for what its thread does, and its limit doubles instead, up to [`most_slots`].
+//! One way: a thread that takes blocks and frees none, or frees blocks and takes none, only pays for each batch; so a stack that runs
+//! empty [`MISSES_IN_A_ROW`] times without being full, or fills up again with nothing taken of what the last flush left (below the
+//! floor, which rises to the top then), doubles up to [`most_slots_one_way`], and gives nearly all back after that.
 //! Collection: one class a step: blocks below the stack's floor went unused since the last visit; three quarters of them
 //! are flushed, and the limit sinks by as much, or to the half if nothing was used; then the floor rises to the top. So an
 //! idle class loses its blocks within a few rounds.
@@ -45,6 +48,10 @@ const CACHE_LINE: usize = 64;
 /// Slots that a small stack may grow to, and bytes of blocks in it.
 const GROWN_SLOTS_MAX: usize = 2048;
 const GROWN_BYTES_MAX: usize = 128 << 10;
+/// Bytes of blocks in a stack of a thread that only takes, or only frees.
+const ONE_WAY_BYTES_MAX: usize = 32 << 10;
+/// A stack that ran empty so often and was never full grows.
+const MISSES_IN_A_ROW: u32 = 8;
 /// Of a full stack of so many slots a quarter stays, of a smaller one half. Keeping few spares copying them down, and what
 /// goes through a bin comes out again by address; keeping half is best for a number of blocks that goes up and down by chance,
 /// which long stacks are not full of.
@@ -85,6 +92,14 @@ fn most_slots(class: usize) -> usize {
     (GROWN_BYTES_MAX / size_of_index(class)).clamp(slots(class), GROWN_SLOTS_MAX)
 }
 
+/// Slots that the stack of a class grows to for a thread that takes blocks but frees none, or frees but takes none.
+fn most_slots_one_way(class: usize) -> usize {
+    if class >= NBINS {
+        return SLOTS_LARGE;
+    }
+    (ONE_WAY_BYTES_MAX / size_of_index(class)).clamp(slots(class), LONG)
+}
+
 const fn build_first() -> [u16; NCACHED + 1] {
     let mut first = [0; NCACHED + 1];
     let mut class = 0;
@@ -116,8 +131,8 @@ struct Tuning {
     limit: AtomicU32,
     /// Size of the next batch.
     fill: AtomicU32,
-    /// The stack ran empty since it was last full.
-    missed: AtomicBool,
+    /// How often the stack ran empty since it was last full or grew.
+    misses: AtomicU32,
 }
 
 impl Tuning {
@@ -126,7 +141,7 @@ impl Tuning {
             room: Slice::empty(),
             limit: AtomicU32::new(0),
             fill: AtomicU32::new(FIRST_FILL),
-            missed: AtomicBool::new(false),
+            misses: AtomicU32::new(0),
         }
     }
 
@@ -174,7 +189,7 @@ impl Cache {
         for (class, (stack, tuning)) in self.stacks.iter().zip(&self.tuning).enumerate() {
             tuning.limit.store(slots(class) as u32, Ordering::Relaxed);
             tuning.fill.store(first_fill(class), Ordering::Relaxed);
-            tuning.missed.store(false, Ordering::Relaxed);
+            tuning.misses.store(0, Ordering::Relaxed);
             if size_of_index(class) <= max_bytes {
                 stack.open(tuning.slots(), size_of_index(class));
             } else {
@@ -273,7 +288,12 @@ impl Cache {
             return stack.pop();
         }
         let bin = arena.bin(class)?;
-        tuning.missed.store(true, Ordering::Relaxed);
+        let misses = tuning.misses.load(Ordering::Relaxed) + 1;
+        tuning.misses.store(misses, Ordering::Relaxed);
+        if misses > MISSES_IN_A_ROW {
+            self.extend(class, most_slots_one_way(class));
+        }
+        let room = tuning.slots();
         let want = tuning.next_fill();
         // Filled from the top down, popped in address order.
         let missing = bin.take(arena, room.get(..want)?);
@@ -294,22 +314,44 @@ impl Cache {
             return false;
         }
         if !self.grow(class) {
-            let len = stack.len(self.room_of(class));
-            self.flush(class, if len < LONG { len / 2 } else { len / 4 }, arena);
-            arena.tick(1);
+            let room = self.room_of(class);
+            let len = stack.len(room);
+            // Nothing of what stayed at the last flush, or look, was needed: the thread takes none of these blocks.
+            let is_idle = stack.floor(room) > 0;
+            let kept = if is_idle && self.extend(class, most_slots_one_way(class)) {
+                len
+            } else {
+                let keep = match len {
+                    LONG.. => len / 4,
+                    _ if is_idle => len / 16,
+                    _ => len / 2,
+                };
+                self.flush(class, keep, arena);
+                arena.tick(1);
+                keep
+            };
+            if len < LONG {
+                stack.set_floor(self.room_of(class), kept);
+            }
         }
         stack.push(block.0)
     }
 
     /// Doubles the limit of a full stack that had run empty before; false when it stays as it is.
     fn grow(&self, class: usize) -> bool {
+        let Some(tuning) = self.tuning.get(class) else { return false };
+        tuning.misses.load(Ordering::Relaxed) > 0 && self.extend(class, most_slots(class))
+    }
+
+    /// Doubles the limit of a stack, up to `most`; false when it stays as it is.
+    fn extend(&self, class: usize, most: usize) -> bool {
         let (Some(stack), Some(tuning)) = (self.stacks.get(class), self.tuning.get(class)) else { return false };
         let limit = tuning.limit();
-        let more = (2 * limit).min(most_slots(class));
-        if more == limit || !tuning.missed.load(Ordering::Relaxed) {
+        let more = (2 * limit).min(most);
+        if more <= limit {
             return false;
         }
-        tuning.missed.store(false, Ordering::Relaxed);
+        tuning.misses.store(0, Ordering::Relaxed);
         let room = tuning.room.get();
         // All that it may grow to, once: only what is used takes memory, and no shorter array is left behind.
         let new_room = if room.len() < more { base::alloc_nulls(most_slots(class)) } else { Some(room) };
@@ -492,5 +534,34 @@ mod tests {
 
     fn arena_live(arena: &Arena, class: usize) -> u64 {
         arena.bin_stats(class).live
+    }
+
+    #[test]
+    fn a_cache_that_only_takes_or_only_frees_works_in_larger_batches() {
+        let (class, one_way) = (4, most_slots_one_way(4));
+        assert!(one_way > slots(class) && one_way * size_of_index(class) <= ONE_WAY_BYTES_MAX);
+        let (from, to) = (arenas::create().expect("arena"), arenas::create().expect("arena"));
+        let (taker, giver) = (Cache::closed(), Cache::closed());
+        assert!(taker.open(1 << 15) && giver.open(1 << 15));
+        let blocks = taken(&taker, class, from, 20_000);
+        assert_eq!(taker.tuning[class].limit(), one_way);
+        for block in &blocks {
+            assert!(giver.free(class, BlockPtr(*block), to));
+        }
+        assert_eq!(giver.tuning[class].limit(), one_way);
+        // A number that goes up and down does not make the stack grow.
+        let both = Cache::closed();
+        assert!(both.open(1 << 15));
+        for _ in 0..100 {
+            let some = taken(&both, class, to, slots(class) / 2);
+            for block in &some {
+                assert!(both.free(class, BlockPtr(*block), to));
+            }
+        }
+        assert_eq!(both.tuning[class].limit(), slots(class));
+        for (cache, arena) in [(&taker, from), (&giver, to), (&both, to)] {
+            cache.close(arena);
+        }
+        assert_eq!((arena_live(from, class), arena_live(to, class)), (0, 0));
     }
 }
