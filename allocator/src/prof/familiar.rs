@@ -75,10 +75,14 @@ const _: () = assert!(size_of::<Familiar>() == 64);
 impl Familiar {
     const NONE: Familiar = Familiar { at: Registers { pc: 0, sp: 0, bp: 0 }, high: 0, pairs: Vec::new(), tctx: None };
 
-    /// The counts, if the stack is this one; `high`: with its flags.
+    /// The counts, if the stack is this one and was not cut.
     #[inline(always)]
     fn find(&self, at: Registers, high: u64, words: &impl Words) -> Option<Ptr<TctxCell>> {
-        if self.at.sp ^ at.sp | self.at.pc ^ at.pc | self.high ^ high != 0 {
+        if self.at.sp ^ at.sp | self.at.pc ^ at.pc != 0 {
+            return None;
+        }
+        let flags = self.high ^ high;
+        if flags != 0 && (flags != NEEDS_BP || self.at.bp != at.bp) {
             return None;
         }
         let tctx = self.tctx?;
@@ -87,11 +91,8 @@ impl Familiar {
 
     #[inline]
     fn recall(&self, at: Registers, high: u64, words: &impl Words) -> Option<Recalled> {
-        let flags = self.high & FLAGS;
-        if flags & NEEDS_BP != 0 && self.at.bp != at.bp {
-            return None;
-        }
-        Some(Recalled { tctx: self.find(at, high | flags, words)?, truncated: flags & TRUNCATED != 0 })
+        let cut = self.high & TRUNCATED;
+        Some(Recalled { tctx: self.find(at, high | cut, words)?, truncated: cut != 0 })
     }
 }
 
@@ -111,8 +112,7 @@ impl Familiars {
         (mixed >> (64 - PLACES.ilog2())) as usize % PLACES
     }
 
-    /// The counts of the stack that `at` stands on, if it is a familiar one that goes without its frame pointer and was not
-    /// cut.
+    /// The counts of the stack that `at` stands on, if it is a familiar one that was not cut.
     #[inline(always)]
     pub(super) fn find(&self, at: Registers, high: u64, words: &impl Words) -> Option<Ptr<TctxCell>> {
         let places = self.places.as_ref()?;
@@ -151,17 +151,15 @@ impl Familiars {
         let place = &mut places[at];
         place.tctx = None;
         place.pairs.clear();
-        let links = || {
-            let zero = kept.zero_slot.map(|slot| Link { slot, value: 0 });
-            kept.links.iter().rev().copied().chain(zero)
-        };
-        let count = links().count();
-        if place.pairs.try_reserve(count.div_ceil(2)).is_err() {
+        if place.pairs.try_reserve(kept.links.len() / 2 + 1).is_err() {
             return;
         }
-        let (firsts, seconds) = (links().step_by(2), links().skip(1).step_by(2).map(Some).chain([None]));
-        // An odd one is its own fellow.
-        place.pairs.extend(firsts.zip(seconds).map(|(first, second)| [first, second.unwrap_or(first)]));
+        let (rest, pairs) = kept.links.as_rchunks();
+        place.pairs.extend(pairs.iter().rev().map(|[outer, inner]| [*inner, *outer]));
+        // The outermost, and the word that ended the walk; a single one is its own fellow.
+        let zero = kept.zero_slot.map(|slot| Link { slot, value: 0 });
+        let last = rest.first().copied().or(zero).zip(zero.or(rest.first().copied()));
+        place.pairs.extend(last.map(|(inner, outer)| [inner, outer]));
         place.at = kept.at;
         place.high =
             kept.high | if kept.needs_bp { NEEDS_BP } else { 0 } | if recalled.truncated { TRUNCATED } else { 0 };
