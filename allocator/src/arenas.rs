@@ -5,7 +5,7 @@
 //! `TABLE` entries atomic (published once); `COUNT` atomic, grows under `CREATE` (lock:Arenas).
 #![forbid(unsafe_code)]
 
-use crate::arena::Arena;
+use crate::arena::{self, Arena};
 use crate::base;
 use crate::conf;
 use crate::ds::link::Link;
@@ -109,6 +109,9 @@ fn get_or_create_locked(ind: u32) -> Option<&'static Arena> {
     let arena =
         base::alloc_value(Arena::new(ind, conf::options().retain, default_decay_ms(false), default_decay_ms(true))?)?;
     entry.publish(Some(arena));
+    if ind < AUTOMATIC.load(Ordering::Relaxed) {
+        arena::join(arena);
+    }
     if ind >= COUNT.load(Ordering::Relaxed) {
         COUNT.store(ind + 1, Ordering::Relaxed);
     }

@@ -408,6 +408,12 @@ impl Bin {
         self.end_spares(&mut inner, source, u32::MAX);
     }
 
+    /// About how many bytes spare slabs have.
+    pub(crate) fn spare_bytes(&self) -> usize {
+        // Relaxed: a hint.
+        self.spares.load(Ordering::Relaxed) as usize * self.shape.slab_bytes as usize
+    }
+
     /// True with spares; a hint.
     #[inline]
     pub(crate) fn has_spares(&self) -> bool {

@@ -1,8 +1,8 @@
 //! Descriptors of runs of pages.
 //!
 //! An extent is a run of whole pages of one arena. Its descriptor lives in metadata memory, is never freed, and is
-//! recycled inside its arena (I-EXTENT-1: `arena` never changes once set), so a stale pointer to one reads a valid
-//! descriptor, never garbage.
+//! recycled inside its arena, so a stale pointer to one reads a valid descriptor, never garbage. I-EXTENT-1: `arena` changes only
+//! while the extent is Busy, and no other thread takes one that is leaving its arena, or has, for one of it ([`Extent::is_of`]).
 //!
 //! | state | who may change the descriptor | moved on by |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | Active | slab: the lock of its bin; large: the owner of the block | `Pages::dealloc` |
 //! | Dirty, Muzzy, Retained, Quick | the arena's `Pages` lock | `Pages` |
 //! | Cached | the owner of the cache | `LargeCache` |
-//! | Busy | the thread that took it out of a set to purge it | `Pages::settle` |
+//! | Busy | the thread that took it out of a set to purge it, or to give it to another arena | `Pages::settle`, `Pages::take_in` |
 //!
 //! The first cache line is all that finding, cutting and merging touch; the second is the bitmap of a slab:
 //!
@@ -20,7 +20,7 @@
 //!
 //! An extent is in one container at a time: a set's ring, a bin's heap, the pool or a purge's list. They share the links.
 //!
-//! Fields: `addr`, `bytes`, `usable` as the state says; `arena` init-only; `state` lock:Pages, read by anyone as a hint;
+//! Fields: `addr`, `bytes`, `usable` as the state says; `arena` the same; `state` lock:Pages, read by anyone as a hint;
 //! links as the state says; `free`, `nfree` lock:Bin; `sampled` lock:Bin
 //! for a slab, the owner of the block for a large one; read by anyone who holds a block inside, for whom it is exact.
 #![forbid(unsafe_code)]
@@ -29,7 +29,7 @@ use crate::ds::bitmap::Bitmap;
 use crate::ds::heap::HeapNode;
 use crate::ds::link::{Link, NumberOrLink};
 use crate::ds::list::ListNode;
-use crate::prim::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use crate::prim::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
 use crate::samplemap::SampleMap;
 
 /// What a run of pages is used for.
@@ -46,7 +46,7 @@ pub(crate) enum State {
     Muzzy,
     /// Free, not resident, reads as zero.
     Retained,
-    /// Out of the sets while it is being purged.
+    /// Out of the sets while it is being purged or changes hands.
     Busy,
     /// Free, resident, old contents, kept whole for the next of its length.
     Quick,
@@ -170,6 +170,24 @@ impl Extent {
     #[inline]
     pub(crate) fn arena(&self) -> u32 {
         self.arena.load(Ordering::Relaxed)
+    }
+
+    /// Gives the pages to another arena: while they are Busy.
+    pub(crate) fn set_arena(&self, arena: u32) {
+        self.arena.store(arena, Ordering::Relaxed);
+        // Release: whoever sees a later state sees this arena; pairs with the Acquire in `is_of`.
+        fence(Ordering::Release);
+    }
+
+    /// True for an extent in `state` of an arena whose `Pages` lock the caller holds.
+    #[inline]
+    pub(crate) fn is_of(&self, arena: u32, state: State) -> bool {
+        if self.state() != state {
+            return false;
+        }
+        // Acquire: pairs with the Release in `set_arena`.
+        fence(Ordering::Acquire);
+        self.arena() == arena
     }
 
     /// Current state; exact under the lock that the state names, a hint otherwise.

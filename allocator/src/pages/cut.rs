@@ -84,8 +84,8 @@ impl Pages {
         emap::extent_at(end).filter(|other| self.holds(other, state) && other.addr().addr() == end)
     }
 
-    fn holds(&self, extent: &Extent, state: State) -> bool {
-        extent.state() == state && extent.arena() == self.arena
+    pub(super) fn holds(&self, extent: &Extent, state: State) -> bool {
+        extent.is_of(self.arena, state)
     }
 
     /// Merges an extent, which is in no set, with its free neighbours of the same state and files the result.

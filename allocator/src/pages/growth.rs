@@ -44,10 +44,16 @@ impl Pages {
         let wanted = match fit {
             _ if sparse => whole,
             Fit::Roomy => whole * ROOM,
-            Fit::Tight | Fit::Zeroed => whole.max(align_down(self.active_bytes / PIECE_PART, PIECE_MIN_BYTES)),
+            Fit::Tight | Fit::Zeroed => self.piece_bytes(whole),
         };
         let fresh = self.fresh_piece(need, sparse);
         self.file_piece(|shared| shared.take(whole, wanted.min(PIECE_MAX_BYTES), sparse, fresh))
+    }
+
+    /// Bytes that are taken at a time when `need` are needed.
+    pub(super) fn piece_bytes(&self, need: usize) -> usize {
+        let piece = align_down(self.active_bytes / PIECE_PART, PIECE_MIN_BYTES);
+        need.max(piece.clamp(PIECE_MIN_BYTES, PIECE_MAX_BYTES))
     }
 
     /// Takes the piece behind an extent, of at least `need` bytes, if it comes next in a shared chunk.

@@ -22,6 +22,7 @@
 //! | `cut.rs` | cutting and merging, words and sets in step |
 //! | `growth.rs` | address space from the system |
 //! | `huge.rs` | where to ask for huge pages |
+//! | `lend.rs` | idle memory of one arena for another |
 //! | `purge.rs` | what goes back |
 //! | `shared.rs` | chunks that small arenas share |
 //! | `stock.rs` | descriptors |
@@ -33,6 +34,7 @@
 mod cut;
 mod growth;
 mod huge;
+mod lend;
 mod purge;
 mod shared;
 mod stock;
@@ -116,6 +118,8 @@ pub(crate) struct Pages {
     active_bytes: usize,
     /// Bytes that the last allocation took from memory that is not resident.
     fresh_bytes: usize,
+    /// As much of it as came into use since other arenas were last asked.
+    unasked_bytes: usize,
     pub(crate) large: LargeStats,
     purge_passes: u64,
     purge_calls: u64,
@@ -141,6 +145,16 @@ pub(crate) enum Which {
     Muzzy,
 }
 
+/// What an arena says to a request.
+pub(crate) enum Answer {
+    Block(&'static Extent),
+    /// It would take memory that is not resident; first, another arena may lend so many bytes, at least and at most.
+    Borrow {
+        need: usize,
+        wanted: usize,
+    },
+}
+
 pub(crate) use shared::{postfork_child, postfork_parent, prefork};
 
 impl Pages {
@@ -162,6 +176,7 @@ impl Pages {
             counted_bytes: None,
             active_bytes: 0,
             fresh_bytes: 0,
+            unasked_bytes: 0,
             large: LargeStats::default(),
             purge_passes: 0,
             purge_calls: 0,
@@ -187,26 +202,44 @@ impl Pages {
     }
 
     /// An active extent of `bytes` (page multiple) at a multiple of `align`.
+    #[cfg(test)]
     pub(crate) fn alloc(&mut self, bytes: usize, align: usize, fit: Fit) -> Result<&'static Extent, AllocError> {
+        match self.alloc_or_borrow(bytes, align, fit, false)? {
+            Answer::Block(extent) => Ok(extent),
+            Answer::Borrow { .. } => Err(AllocError::NoMemory),
+        }
+    }
+
+    /// As above; `may_borrow`: the caller can ask other arenas for memory.
+    pub(crate) fn alloc_or_borrow(
+        &mut self,
+        bytes: usize,
+        align: usize,
+        fit: Fit,
+        may_borrow: bool,
+    ) -> Result<Answer, AllocError> {
         let slack = align.saturating_sub(sys::page_size());
         self.fresh_bytes = 0;
         if slack == 0
             && fit != Fit::Roomy
             && let Some(extent) = self.quick.take(bytes)
         {
-            return Ok(self.hand_out(extent));
+            return Ok(Answer::Block(self.hand_out(extent)));
         }
         let need = bytes.checked_add(slack).ok_or(AllocError::TooLarge)?;
         self.stock_descriptors(3)?;
         let by_chance = if slack == 0 { None } else { self.dirty.find_aligned(bytes, align) };
         let block = match by_chance.or_else(|| self.find_resident(need, fit)) {
             Some(extent) => self.carve(extent, lead_of(extent, align), bytes),
+            None if may_borrow && self.asks(need) => {
+                return Ok(Answer::Borrow { need, wanted: self.piece_bytes(need) });
+            }
             None => match if slack == 0 { self.combine(bytes, fit) } else { None } {
                 Some(block) => block,
                 None => self.alloc_fresh(bytes, need, align, fit)?,
             },
         };
-        Ok(self.hand_out(block))
+        Ok(Answer::Block(self.hand_out(block)))
     }
 
     fn hand_out(&mut self, block: &'static Extent) -> &'static Extent {
@@ -309,7 +342,7 @@ impl Pages {
         any
     }
 
-    fn idle_bytes(&self, which: Which) -> usize {
+    pub(crate) fn idle_bytes(&self, which: Which) -> usize {
         match which {
             Which::Dirty => self.dirty.bytes() + self.quick.bytes(),
             Which::Muzzy => self.muzzy.bytes(),
@@ -327,8 +360,8 @@ impl Pages {
         if next.state() == State::Quick && self.coalesce() {
             return self.grow_in_place(extent, more, may_move);
         }
-        let free = matches!(next.state(), State::Dirty | State::Muzzy | State::Retained);
-        if !free || next.arena() != self.arena || next.addr().addr() != extent.end() || next.bytes() < more {
+        let free = [State::Dirty, State::Muzzy, State::Retained].iter().any(|state| self.holds(next, *state));
+        if !free || next.addr().addr() != extent.end() || next.bytes() < more {
             return false;
         }
         let total = extent.bytes() + more;

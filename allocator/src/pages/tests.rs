@@ -7,6 +7,7 @@ use crate::sizeclass::GRANULE;
 use crate::sys::mock::{Resident, Touch};
 
 const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
 
 #[test]
 fn free_neighbours_merge_and_are_found_again() {
@@ -441,4 +442,50 @@ fn what_is_kept_whole_stays_a_small_part() {
     assert!(most >= 4 << 20 && most < whole, "{most} bytes kept");
     pages.dealloc(live);
     pages.check();
+}
+
+/// What one arena lends leaves its sets, merges with what the other holds, and is used before fresh memory.
+#[test]
+fn idle_runs_change_hands() {
+    let mut lender = Pages::new(9, true, 10_000, 0).expect("memory");
+    let mut borrower = Pages::new(10, true, 10_000, 0).expect("memory");
+    let whole = lender.alloc(4 << 20, GRANULE, Fit::Tight).expect("pages");
+    let end = whole.end();
+    lender.dealloc(whole);
+    assert!(lender.lend(8 << 20, 8 << 20).is_none());
+    // The upper end first; what it gives next lies below that.
+    for part in 1..=2 {
+        let answer = borrower.alloc_or_borrow(MIB / 2, GRANULE, Fit::Tight, true).expect("pages");
+        let Answer::Borrow { need, wanted } = answer else { panic!("fresh memory without a question") };
+        assert_eq!((need, wanted), (MIB / 2, MIB / 2));
+        let run = lender.lend(need, MIB).expect("idle memory");
+        assert_eq!((run.bytes(), run.end(), run.state()), (MIB, end - (part - 1) * MIB, State::Busy));
+        borrower.take_in(run);
+        lender.check();
+        borrower.check();
+        assert_eq!(lender.stats().dirty_bytes, (4 - part) * MIB);
+        assert_eq!(borrower.stats().dirty_bytes + borrower.stats().active_bytes, part * MIB);
+        for half in [end - part * MIB, end - part * MIB + MIB / 2] {
+            let block = borrower.alloc(MIB / 2, GRANULE, Fit::Tight).expect("pages");
+            assert_eq!((block.addr().addr(), block.arena()), (half, 10));
+        }
+    }
+    assert_eq!(borrower.fresh_bytes, 0);
+}
+
+/// An arena that was refused asks again after some fresh memory only, and never when it keeps nothing.
+#[test]
+fn questions_are_some_way_apart() {
+    let mut pages = Pages::new(11, true, 10_000, 0).expect("memory");
+    let mut asked = 0;
+    for _ in 0..64 {
+        if let Answer::Borrow { .. } = pages.alloc_or_borrow(16 * KIB, GRANULE, Fit::Tight, true).expect("pages") {
+            asked += 1;
+            pages.alloc(16 * KIB, GRANULE, Fit::Tight).expect("pages");
+        }
+    }
+    assert_eq!(asked, 16);
+    let mut pages = Pages::new(12, true, 0, 0).expect("memory");
+    let answer = pages.alloc_or_borrow(MIB, GRANULE, Fit::Tight, true).expect("pages");
+    assert!(matches!(answer, Answer::Block(_)));
 }

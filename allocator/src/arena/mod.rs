@@ -6,14 +6,17 @@
 //! (statistics); `ind` init-only; `threads` atomic.
 #![forbid(unsafe_code)]
 
+mod lend;
+
 use crate::base;
 use crate::bin::{Bin, BinStats, SlabSource};
 use crate::bits::align_up;
+use crate::ds::link::Link;
 use crate::ds::list::List;
 use crate::emap;
 use crate::error::AllocError;
 use crate::extent::{Extent, State};
-use crate::pages::{Fit, PageStats, Pages, Which};
+use crate::pages::{Answer, Fit, PageStats, Pages, Which};
 use crate::prim::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::quick;
 use crate::samplemap::SampleMap;
@@ -63,6 +66,7 @@ pub(crate) const fn class_of_offset(fast: usize) -> usize {
 }
 
 pub use crate::pages::LargeStats;
+pub(crate) use lend::join;
 
 /// Bytes of the extent for a large block of `usable` bytes. What lies behind the usable bytes is not touched for the block.
 fn extent_bytes(usable: usize) -> usize {
@@ -86,6 +90,12 @@ pub struct Arena {
     looked_at_ns: AtomicU64,
     /// Bytes in use when the last large block was made.
     in_use: AtomicUsize,
+    /// Idle bytes as of the last time that pages became free.
+    idle: AtomicUsize,
+    /// The arena that was made before, of those that lend to each other.
+    next: Link<Arena>,
+    /// The last one that lent to this.
+    lender: Link<Arena>,
 }
 
 impl Arena {
@@ -105,6 +115,9 @@ impl Arena {
             keeps_spares: AtomicBool::new(dirty_ms != 0),
             looked_at_ns: AtomicU64::new(0),
             in_use: AtomicUsize::new(0),
+            idle: AtomicUsize::new(0),
+            next: Link::null(),
+            lender: Link::null(),
         })
     }
 
@@ -178,14 +191,15 @@ impl Arena {
     /// A large block of `usable` bytes (page multiple); its extent.
     pub(crate) fn alloc_large(&self, usable: usize, align: usize, fit: Fit) -> Result<&'static Extent, AllocError> {
         let mut exchange = None;
-        let extent = self.alloc_pages(|pages| {
-            let extent = pages.alloc(extent_bytes(usable), align, fit)?;
+        let extent = self.alloc_pages(|pages, may_borrow| {
+            let answer = pages.alloc_or_borrow(extent_bytes(usable), align, fit, may_borrow)?;
+            let Answer::Block(extent) = answer else { return Ok(answer) };
             pages.large.allocs += 1;
             pages.large.live_bytes += extent.bytes();
             exchange = pages.exchange_limit();
             // Relaxed: a hint.
             self.in_use.store(pages.active_bytes(), Ordering::Relaxed);
-            Ok(extent)
+            Ok(answer)
         })?;
         if let Some(limit_bytes) = exchange {
             self.purge_to(Which::Dirty, limit_bytes);
@@ -201,19 +215,27 @@ impl Arena {
         self.in_use.load(Ordering::Relaxed) / self.thread_count().max(1) as usize
     }
 
-    /// Pages, at the price of the bins' spare slabs if need be.
+    /// Pages: idle ones of another arena sooner than fresh ones, and at the price of the bins' spare slabs if need be.
     fn alloc_pages(
         &self,
-        mut attempt: impl FnMut(&mut Pages) -> Result<&'static Extent, AllocError>,
+        mut attempt: impl FnMut(&mut Pages, bool) -> Result<Answer, AllocError>,
     ) -> Result<&'static Extent, AllocError> {
-        let got = attempt(&mut self.pages.lock());
-        got.or_else(|_| {
+        let mut answer = attempt(&mut self.pages.lock(), true);
+        if let Ok(Answer::Borrow { need, wanted }) = answer {
+            self.borrow(need, wanted);
+            answer = attempt(&mut self.pages.lock(), false);
+        }
+        let answer = answer.or_else(|_| {
             // The lock of one bin may be held: those of the others are only tried.
             self.bins.iter().for_each(|bin| {
                 bin.try_end_spares(self, u32::MAX);
             });
-            attempt(&mut self.pages.lock())
-        })
+            attempt(&mut self.pages.lock(), false)
+        })?;
+        match answer {
+            Answer::Block(extent) => Ok(extent),
+            Answer::Borrow { .. } => Err(AllocError::NoMemory),
+        }
     }
 
     /// Pages for a slab out of memory that is resident, at the price of spare slabs of the other bins; `None` when it takes
@@ -244,6 +266,7 @@ impl Arena {
             pages.large.frees += 1;
             pages.large.live_bytes -= extent.bytes();
             pages.dealloc(extent);
+            self.note_idle(&pages);
             pages.dirty_decay.ms() == 0
         };
         if at_once {
@@ -315,9 +338,10 @@ impl Arena {
     fn slab(&self, class: usize, shape: &SlabShape, sampled: bool) -> Option<&'static Extent> {
         let bytes = shape.slab_bytes as usize;
         let map = if sampled { Some(SampleMap::of_slab(class)?) } else { None };
-        let got = self
-            .resident(bytes)
-            .or_else(|| self.alloc_pages(|pages| pages.alloc(bytes, sys::page_size(), Fit::Tight)).ok());
+        let got = self.resident(bytes).or_else(|| {
+            let page = sys::page_size();
+            self.alloc_pages(|pages, may_borrow| pages.alloc_or_borrow(bytes, page, Fit::Tight, may_borrow)).ok()
+        });
         let Some(extent) = got else {
             map.inspect(|map| map.end(class));
             return None;
@@ -341,6 +365,7 @@ impl Arena {
         let at_once = {
             let mut pages = self.pages.lock();
             pages.dealloc(extent);
+            self.note_idle(&pages);
             pages.dirty_decay.ms() == 0
         };
         if at_once {
