@@ -464,7 +464,9 @@ impl Bin {
         // Those that come together often lie in one slab.
         let places: [AtomicPtr<u8>; DRAINED] = core::array::from_fn(|_| AtomicPtr::default());
         let mut len = 0;
-        self.inbox.remote.drain(self.shape.size as usize, |freed| match freed {
+        // What waits here is handed out still.
+        let most = inner.stats.live;
+        self.inbox.remote.drain(self.shape.size as usize, most, |freed| match freed {
             Freed::One(block) => {
                 if let Some(place) = places.get(len) {
                     place.store(block, Ordering::Relaxed);
