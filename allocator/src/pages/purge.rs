@@ -50,10 +50,12 @@ impl Pages {
             self.coalesce();
         }
         while taken < PURGE_BATCH {
+            // Before the extent is chosen: when memory is short, this takes a part of one.
+            let may_cut = self.stock_descriptors(1).is_ok();
             let excess = self.set(which).bytes().saturating_sub(limit_bytes);
             let Some(extent) = self.set(which).coldest() else { break };
             let Some(bytes) = excess_piece(extent, excess) else { break };
-            let lead = if self.stock_descriptors(1).is_ok() { extent.bytes() - bytes } else { 0 };
+            let lead = if may_cut { extent.bytes() - bytes } else { 0 };
             // The upper end goes, so that what stays is one run with what lies below it.
             let piece = self.carve(extent, lead, extent.bytes() - lead);
             piece.set_state(State::Busy);

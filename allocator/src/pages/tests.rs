@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::base;
 use crate::ds::list::List;
 use crate::sizeclass::GRANULE;
 use crate::sys::mock::{Resident, Touch};
@@ -488,4 +489,26 @@ fn questions_are_some_way_apart() {
     let mut pages = Pages::new(12, true, 0, 0).expect("memory");
     let answer = pages.alloc_or_borrow(MIB, GRANULE, Fit::Tight, true).expect("pages");
     assert!(matches!(answer, Answer::Block(_)));
+}
+
+/// Without memory for descriptors a part of the free pages becomes metadata: not of the run that is about to be cut for a purge.
+#[test]
+fn a_purge_without_memory_takes_what_is_left() {
+    let mut pages = Pages::new(31, true, 10_000, 0).expect("memory");
+    let run = pages.alloc(320 * KIB, GRANULE, Fit::Tight).expect("pages");
+    pages.dealloc(run);
+    pages.coalesce();
+    while pages.pool_count > 2 {
+        pages.descriptor();
+    }
+    sys::mock::fail_after(Some(0));
+    while base::alloc(GRANULE, 8).is_some() {}
+    while base::alloc(64, 8).is_some() {}
+    let mut busy = List::new();
+    pages.take_excess(Which::Dirty, 0, &mut busy);
+    sys::mock::fail_after(None);
+    let taken: std::vec::Vec<_> = busy.iter().map(|piece| (piece.addr(), piece.bytes())).collect();
+    let bytes: usize = taken.iter().map(|(_, bytes)| bytes).sum();
+    assert!(pages.stats().dirty_bytes == 0 && [256 * KIB, 320 * KIB].contains(&bytes), "{taken:?}");
+    pages.check();
 }
