@@ -191,21 +191,23 @@ global_asm!(
 
 /// One try to allocate; null when there is no memory. `pc`, `sp`, `bp`: as for `Caller::new`; `pc` 0 when unknown. With `experimental_infallible_new` it does not return then.
 extern "C" fn attempt(size: usize, align: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
-    if align == 0
-        && let Some(block) = api::malloc_sampled(size, Caller::new(pc, sp, bp))
-    {
-        return block.cast();
+    let caller = Caller::new(pc, sp, bp);
+    let at_hand =
+        if align == 0 { api::malloc_sampled(size, caller) } else { api::memalign_sampled(size, align, caller) };
+    match at_hand {
+        Some(block) => block.cast(),
+        None => attempt_rest(size, align, pc, sp, bp),
     }
-    attempt_rest(size, align, pc, sp, bp)
 }
 
 #[cold]
 #[inline(never)]
 extern "C" fn attempt_rest(size: usize, align: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
+    let caller = Caller::new(pc, sp, bp);
     let block = if align == 0 {
-        api::malloc_rest(size, Caller::new(pc, sp, bp))
+        api::malloc_rest(size, caller)
     } else {
-        api::allocate(size, align, false, Place::default())
+        api::allocate_for(size, align, false, Place::default(), caller)
     };
     if block.is_null() && conf::options().experimental_infallible_new {
         give_up(size);

@@ -12,7 +12,7 @@
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
 
-use jeprobe_alloc::api::{self, foreign};
+use jeprobe_alloc::api::{self, Outlook, Place, foreign};
 use jeprobe_alloc::conf::{self, ZeroRealloc};
 use jeprobe_alloc::diag::Line;
 use jeprobe_alloc::prof::Caller;
@@ -95,7 +95,31 @@ extern "C" fn malloc_rest(size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void
 /// `calloc(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-    let block = api::calloc(count, size);
+    match api::calloc_cached(count, size) {
+        Some(block) => block.as_ptr().cast(),
+        None => calloc_slow(count, size),
+    }
+}
+
+/// As `malloc_slow`.
+#[cold]
+#[unsafe(naked)]
+extern "C" fn calloc_slow(count: usize, size: usize) -> *mut c_void {
+    naked_asm!("mov rdx, [rsp]", "lea rcx, [rsp + 8]", "mov r8, rbp", "jmp {further}", further = sym calloc_for)
+}
+
+#[cold]
+extern "C" fn calloc_for(count: usize, size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
+    match api::calloc_sampled(count, size, Caller::new(pc, sp, bp)) {
+        Some(block) => block.cast(),
+        None => calloc_rest(count, size, pc, sp, bp),
+    }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn calloc_rest(count: usize, size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
+    let block = api::calloc_rest(count, size, Caller::new(pc, sp, bp));
     if block.is_null() { out_of_memory("calloc") } else { block.cast() }
 }
 
@@ -103,14 +127,49 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub extern "C" fn realloc(ptr: *mut c_void, size: usize) -> *mut c_void {
     if ptr.is_null() {
-        let block = api::malloc(size);
-        return if block.is_null() { out_of_memory("realloc") } else { block.cast() };
+        return match api::malloc_cached(size) {
+            Some(block) => block.as_ptr().cast(),
+            None => realloc_slow(ptr, size),
+        };
     }
     if size == 0 {
-        return realloc_to_zero(ptr);
+        return realloc_slow(ptr, size);
     }
-    // SAFETY: S1 by the contract of the C function.
-    let block = unsafe { api::realloc(ptr.cast(), size) };
+    match api::outlook(ptr.cast(), size) {
+        Outlook::Stays => ptr,
+        Outlook::Moves(bytes) => realloc_moving(ptr, size, bytes),
+        Outlook::Rest => realloc_slow(ptr, size),
+    }
+}
+
+/// `realloc` jumps here: it keeps no frame of its own for what most calls do not need.
+#[inline(never)]
+extern "C" fn realloc_moving(ptr: *mut c_void, size: usize, bytes: usize) -> *mut c_void {
+    // SAFETY: S1 by the contract of the C function, S2 as it was looked at.
+    match unsafe { api::realloc_moving(ptr.cast(), size, bytes) } {
+        Some(moved) => moved.as_ptr().cast(),
+        None => realloc_slow(ptr, size),
+    }
+}
+
+/// As `malloc_slow`.
+#[cold]
+#[unsafe(naked)]
+extern "C" fn realloc_slow(ptr: *mut c_void, size: usize) -> *mut c_void {
+    naked_asm!("mov rdx, [rsp]", "lea rcx, [rsp + 8]", "mov r8, rbp", "jmp {further}", further = sym realloc_for)
+}
+
+#[cold]
+extern "C" fn realloc_for(ptr: *mut c_void, size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
+    let caller = Caller::new(pc, sp, bp);
+    let block = if ptr.is_null() {
+        api::malloc_slow_for(size, caller)
+    } else if size == 0 {
+        return realloc_to_zero(ptr);
+    } else {
+        // SAFETY: S1 by the contract of the C function; the fast path left the block as it was.
+        unsafe { api::realloc_rest(ptr.cast(), size, caller) }
+    };
     if block.is_null() { out_of_memory("realloc") } else { block.cast() }
 }
 
@@ -159,48 +218,121 @@ pub extern "C" fn free_aligned_sized(ptr: *mut c_void, _align: usize, _size: usi
 /// S1: `out` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
+    if align.is_power_of_two()
+        && align >= size_of::<*mut c_void>()
+        && let Some(block) = api::memalign_cached(size, align)
+    {
+        // SAFETY: S1.
+        unsafe { out.write(block.as_ptr().cast()) };
+        return 0;
+    }
+    posix_memalign_slow(out, align, size)
+}
+
+/// As `malloc_slow`.
+#[cold]
+#[unsafe(naked)]
+extern "C" fn posix_memalign_slow(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
+    naked_asm!("mov rcx, [rsp]", "lea r8, [rsp + 8]", "mov r9, rbp", "jmp {further}", further = sym posix_memalign_for)
+}
+
+/// # Safety
+/// S1: as for [`posix_memalign`].
+#[cold]
+unsafe extern "C" fn posix_memalign_for(
+    out: *mut *mut c_void,
+    align: usize,
+    size: usize,
+    pc: u64,
+    sp: u64,
+    bp: u64,
+) -> c_int {
     if !align.is_power_of_two() || align < size_of::<*mut c_void>() {
         bad_alignment();
         return libc::EINVAL;
     }
-    let block = api::memalign(size, align);
+    let block = aligned_for(align, size, pc, sp, bp);
     if block.is_null() {
         out_of_aligned_memory();
         return libc::ENOMEM;
     }
     // SAFETY: S1.
-    unsafe { out.write(block.cast()) };
+    unsafe { out.write(block) };
     0
 }
 
 /// `aligned_alloc(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
+    if align.is_power_of_two()
+        && let Some(block) = api::memalign_cached(size, align)
+    {
+        return block.as_ptr().cast();
+    }
+    aligned_alloc_slow(align, size)
+}
+
+/// As `malloc_slow`.
+#[cold]
+#[unsafe(naked)]
+extern "C" fn aligned_alloc_slow(align: usize, size: usize) -> *mut c_void {
+    naked_asm!("mov rdx, [rsp]", "lea rcx, [rsp + 8]", "mov r8, rbp", "jmp {further}", further = sym aligned_alloc_for)
+}
+
+#[cold]
+extern "C" fn aligned_alloc_for(align: usize, size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
     if !align.is_power_of_two() {
         bad_alignment();
         set_errno(libc::EINVAL);
         return core::ptr::null_mut();
     }
-    let block = api::memalign(size, align);
+    let block = aligned_for(align, size, pc, sp, bp);
     if block.is_null() {
         out_of_aligned_memory();
         set_errno(libc::ENOMEM);
     }
-    block.cast()
+    block
 }
 
 /// `memalign(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    if align.is_power_of_two()
+        && let Some(block) = api::memalign_cached(size, align)
+    {
+        return block.as_ptr().cast();
+    }
+    memalign_slow(align, size)
+}
+
+/// As `malloc_slow`.
+#[cold]
+#[unsafe(naked)]
+extern "C" fn memalign_slow(align: usize, size: usize) -> *mut c_void {
+    naked_asm!("mov rdx, [rsp]", "lea rcx, [rsp + 8]", "mov r8, rbp", "jmp {further}", further = sym memalign_for)
+}
+
+#[cold]
+extern "C" fn memalign_for(align: usize, size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
     if !align.is_power_of_two() {
         bad_alignment();
         return core::ptr::null_mut();
     }
-    let block = api::memalign(size, align);
+    let block = aligned_for(align, size, pc, sp, bp);
     if block.is_null() {
         out_of_aligned_memory();
     }
-    block.cast()
+    block
+}
+
+/// What is left of an aligned allocation; `align` is a power of two.
+#[inline(always)]
+fn aligned_for(align: usize, size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
+    let caller = Caller::new(pc, sp, bp);
+    match api::memalign_sampled(size, align, caller) {
+        Some(block) => block.cast(),
+        None => api::allocate_for(size, align, false, Place::default(), caller).cast(),
+    }
 }
 
 /// `valloc(3)`; size 0 gives a block of the smallest class without alignment, as with jemalloc.

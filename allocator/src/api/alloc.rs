@@ -81,10 +81,22 @@ pub(super) fn stack_at(slot: &'static Slot, fast: usize) -> &'static Stack {
 /// lie at multiples of it, up to the page.
 #[inline(always)]
 pub fn memalign_cached(size: usize, align: usize) -> Option<NonNull<u8>> {
+    malloc_cached(padded(size, align)?)
+}
+
+/// As [`malloc_sampled`], at a multiple of `align`, a power of two.
+#[inline(always)]
+pub fn memalign_sampled(size: usize, align: usize, caller: Caller) -> Option<*mut u8> {
+    sampled_at_hand(padded(size, align)?, size, caller)
+}
+
+/// A size that is a multiple of `align`, a power of two, for one of which some block may be cached.
+#[inline(always)]
+fn padded(size: usize, align: usize) -> Option<usize> {
     if align > GRANULE || size > SMALL_MAX {
         return None;
     }
-    malloc_cached((size.max(1) + align - 1) & !(align - 1))
+    Some((size.max(1) + align - 1) & !(align - 1))
 }
 
 /// A block of at least `size` bytes at a multiple of `align`, a power of two; null without memory.
@@ -117,6 +129,12 @@ pub fn malloc_slow_for(size: usize, caller: Caller) -> *mut u8 {
 /// little at hand; for entry points that know who called them.
 #[inline(always)]
 pub fn malloc_sampled(size: usize, caller: Caller) -> Option<*mut u8> {
+    sampled_at_hand(size, size, caller)
+}
+
+/// As [`malloc_sampled`], when the program asked for `requested` bytes.
+#[inline(always)]
+fn sampled_at_hand(size: usize, requested: usize, caller: Caller) -> Option<*mut u8> {
     if size > SMALL_MAX {
         return None;
     }
@@ -128,7 +146,7 @@ pub fn malloc_sampled(size: usize, caller: Caller) -> Option<*mut u8> {
         return None;
     }
     let shelf = || slot.cache.at_hand_for_sample(arena::class_of_offset(fast));
-    let (distance, hand) = prof::quick(slot.prof(), size, usable, caller, shelf)?;
+    let (distance, hand) = prof::quick(slot.prof(), requested, usable, caller, shelf)?;
     slot.count_sampled(usable, distance);
     Some(hand.take().block())
 }
@@ -192,31 +210,60 @@ fn large_cached(size: usize, caller: Caller) -> Option<*mut u8> {
 /// A zeroed block for `count` values of `size` bytes; null on overflow and without memory.
 #[inline]
 pub fn calloc(count: usize, size: usize) -> *mut u8 {
-    let Some(bytes) = count.checked_mul(size) else { return core::ptr::null_mut() };
-    let Some(block) = malloc_cached(bytes) else { return calloc_slow(bytes) };
+    match calloc_cached(count, size) {
+        Some(block) => block.as_ptr(),
+        None => calloc_rest(count, size, Caller::UNKNOWN),
+    }
+}
+
+/// The fast path of [`calloc`] alone.
+#[inline(always)]
+pub fn calloc_cached(count: usize, size: usize) -> Option<NonNull<u8>> {
+    let bytes = count.checked_mul(size)?;
+    let block = malloc_cached(bytes)?;
     let usable = sizeclass::size_of_index(sizeclass::small_index(bytes));
     // SAFETY: the block has `usable` bytes and nobody else knows it.
     unsafe { zero(block.as_ptr(), usable) };
-    block.as_ptr()
+    Some(block)
 }
 
+/// As [`malloc_sampled`], zeroed.
+#[inline(always)]
+pub fn calloc_sampled(count: usize, size: usize, caller: Caller) -> Option<*mut u8> {
+    let bytes = count.checked_mul(size)?;
+    let block = malloc_sampled(bytes, caller)?;
+    let usable = sizeclass::size_of_index(sizeclass::small_index(bytes));
+    // SAFETY: the block has `usable` bytes and nobody else knows it.
+    unsafe { zero(block, usable) };
+    Some(block)
+}
+
+/// What [`calloc_cached`] and [`calloc_sampled`] leave over.
 #[cold]
 #[inline(never)]
-fn calloc_slow(bytes: usize) -> *mut u8 {
-    allocate(bytes, 1, true, Place::default())
+pub fn calloc_rest(count: usize, size: usize, caller: Caller) -> *mut u8 {
+    match count.checked_mul(size) {
+        Some(bytes) => allocate_for(bytes, 1, true, Place::default(), caller),
+        None => core::ptr::null_mut(),
+    }
 }
 
 /// A block of at least `size` bytes at a multiple of `align` (a power of two; 1 = no wish), zeroed if asked for, from
 /// the given place; null when the size is too large or there is no memory.
 pub fn allocate(size: usize, align: usize, zeroed: bool, place: Place) -> *mut u8 {
-    allocate_fit(size, align, zeroed, place, if zeroed { Fit::Zeroed } else { Fit::Tight })
+    allocate_for(size, align, zeroed, place, Caller::UNKNOWN)
 }
 
-/// As [`allocate`], choosing the pages of a large block by `fit`.
-pub(super) fn allocate_fit(size: usize, align: usize, zeroed: bool, place: Place, fit: Fit) -> *mut u8 {
+/// As [`allocate`], for an entry point that knows who called it.
+pub fn allocate_for(size: usize, align: usize, zeroed: bool, place: Place, caller: Caller) -> *mut u8 {
+    allocate_fit(size, align, zeroed, place, if zeroed { Fit::Zeroed } else { Fit::Tight }, caller)
+}
+
+/// As [`allocate_for`], choosing the pages of a large block by `fit`.
+pub(super) fn allocate_fit(size: usize, align: usize, zeroed: bool, place: Place, fit: Fit, caller: Caller) -> *mut u8 {
     let usable = if align <= 1 { sizeclass::usable(size) } else { sizeclass::usable_aligned(size, align) };
     match usable {
-        Some(usable) => allocate_usable(size, usable, align, zeroed, place, fit, Caller::UNKNOWN),
+        Some(usable) => allocate_usable(size, usable, align, zeroed, place, fit, caller),
         None => core::ptr::null_mut(),
     }
 }

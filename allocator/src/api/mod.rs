@@ -10,9 +10,9 @@ pub mod global;
 pub mod realloc;
 
 pub use alloc::{
-    allocate, calloc, malloc, malloc_cached, malloc_rest, malloc_sampled, malloc_slow, malloc_slow_for, memalign,
-    memalign_cached,
+    allocate, allocate_for, calloc, calloc_cached, calloc_rest, calloc_sampled, malloc, malloc_cached, malloc_rest,
+    malloc_sampled, malloc_slow, malloc_slow_for, memalign, memalign_cached, memalign_sampled,
 };
 pub use flags::{CacheChoice, Flags, Place};
 pub use free::{arena_of_ptr, free, free_placed, usable_size};
-pub use realloc::{realloc, realloc_placed, resize_in_place};
+pub use realloc::{Outlook, outlook, realloc, realloc_moving, realloc_placed, realloc_rest, resize_in_place};

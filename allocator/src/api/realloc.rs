@@ -7,6 +7,8 @@
 //! | large | larger | the free extent behind is taken, if there is one, and no dirty run has room for the whole block |
 //! | any | otherwise | allocate, copy, free |
 
+use core::ptr::NonNull;
+
 use crate::arena::Arena;
 use crate::arenas;
 use crate::emap;
@@ -18,7 +20,7 @@ use crate::sizeclass::{self, LARGE_MAX, LARGE_MIN, SMALL_MAX};
 use crate::sys;
 use crate::thread;
 
-use super::alloc::{allocate_fit, event, malloc_cached, stack_at, stack_for, zero};
+use super::alloc::{allocate_fit, event, malloc_cached, malloc_sampled, stack_at, stack_for, zero};
 use super::flags::Place;
 use super::foreign;
 use super::free::{end_large_sample, free, free_placed, slot, usable_of};
@@ -28,30 +30,68 @@ use super::free::{end_large_sample, free, free_placed, slot, usable_of};
 /// # Safety
 /// S1: `ptr` is a live block, which the caller gives up unless the result is null.
 pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
+    let moved = match outlook(ptr, size) {
+        Outlook::Stays => return ptr,
+        // SAFETY: S1; S2 as it was said so.
+        Outlook::Moves(bytes) => unsafe { realloc_moving(ptr, size, bytes) },
+        Outlook::Rest => None,
+    };
+    match moved {
+        Some(moved) => moved.as_ptr(),
+        // SAFETY: S1; the block was not given up.
+        None => unsafe { realloc_rest(ptr, size, Caller::UNKNOWN) },
+    }
+}
+
+/// What becomes of a block that is resized.
+pub enum Outlook {
+    Stays,
+    /// It is small and of this many bytes, and moves to a block of another class that may be cached. Large blocks may grow in
+    /// place.
+    Moves(usize),
+    /// More is to be looked at.
+    Rest,
+}
+
+#[inline(always)]
+pub fn outlook(ptr: *mut u8, size: usize) -> Outlook {
     let slot = thread::slot();
-    // Small and cached on both sides: a block of another class, without the slow paths. Large blocks may grow in place.
     let fast = emap::word(ptr.addr()).fast();
     if fast != 0
         && let Some(new) = stack_for(slot, size)
     {
         let old = stack_at(slot, fast);
         if core::ptr::eq(old, new) {
-            return ptr;
+            return Outlook::Stays;
         }
-        let bytes = old.size();
-        if bytes <= SMALL_MAX
-            && let Some(moved) = malloc_cached(size)
-        {
-            let moved = moved.as_ptr();
-            // SAFETY: both blocks are live, distinct, and hold at least this many bytes.
-            unsafe { ptr.copy_to_nonoverlapping(moved, bytes.min(size)) };
-            // SAFETY: S1: the client gave the block up, and nobody uses the old copy any more.
-            unsafe { free(ptr) };
-            return moved;
+        if old.size() <= SMALL_MAX {
+            return Outlook::Moves(old.size());
         }
     }
+    Outlook::Rest
+}
+
+/// Moves a block of `bytes` bytes to one of another class out of the thread's cache; `None`, with nothing done, without one.
+///
+/// # Safety
+/// S1: as for [`realloc`]. S2: the block is of another class than `size` and has `bytes` bytes.
+#[inline(always)]
+pub unsafe fn realloc_moving(ptr: *mut u8, size: usize, bytes: usize) -> Option<NonNull<u8>> {
+    let moved = malloc_cached(size)?;
+    // SAFETY: both blocks are live, distinct, and hold at least this many bytes (S2).
+    unsafe { ptr.copy_to_nonoverlapping(moved.as_ptr(), bytes.min(size)) };
+    // SAFETY: S1: the client gave the block up, and nobody uses the old copy any more.
+    unsafe { free(ptr) };
+    Some(moved)
+}
+
+/// What [`outlook`] and [`realloc_moving`] leave over, for an entry point that knows who called it.
+///
+/// # Safety
+/// S1: as for [`realloc`].
+pub unsafe fn realloc_rest(ptr: *mut u8, size: usize, caller: Caller) -> *mut u8 {
     // SAFETY: S1.
-    unsafe { realloc_placed(ptr, size, 1, false, Place::default()) }
+    unsafe { realloc_for(ptr, size, 1, false, Place::default(), caller) }
 }
 
 /// Resizes a block, keeping `align` (1 = no wish); with `zeroed`, bytes beyond the old usable size read as zero.
@@ -59,6 +99,13 @@ pub unsafe fn realloc(ptr: *mut u8, size: usize) -> *mut u8 {
 /// # Safety
 /// S1: as for [`realloc`].
 pub unsafe fn realloc_placed(ptr: *mut u8, size: usize, align: usize, zeroed: bool, place: Place) -> *mut u8 {
+    // SAFETY: S1.
+    unsafe { realloc_for(ptr, size, align, zeroed, place, Caller::UNKNOWN) }
+}
+
+/// # Safety
+/// S1: as for [`realloc`].
+unsafe fn realloc_for(ptr: *mut u8, size: usize, align: usize, zeroed: bool, place: Place, caller: Caller) -> *mut u8 {
     let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return foreign::realloc(ptr, size) };
     let Some(old) = usable_of(block, extent) else {
         foreign::misuse("realloc", ptr, " is not the start of a live block");
@@ -67,15 +114,23 @@ pub unsafe fn realloc_placed(ptr: *mut u8, size: usize, align: usize, zeroed: bo
     let wanted = if align <= 1 { sizeclass::usable(size) } else { sizeclass::usable_aligned(size, align) };
     let Some(new) = wanted else { return core::ptr::null_mut() };
     let aligned = ptr.addr() & (align - 1) == 0;
-    if aligned && (new == old || resize_large(block, extent, size, new, true)) {
+    if aligned && (new == old || resize_large(block, extent, size, new, true, caller)) {
         if zeroed && new > old {
             // SAFETY: S1: the block has `new` bytes now; the client holds the first `old`.
             unsafe { zero(ptr.wrapping_add(old), new - old) };
         }
         return ptr;
     }
+    let plain = extent.is_slab() && align <= 1 && !zeroed && place == Place::default();
+    if plain && let Some(moved) = malloc_cached(size).map(NonNull::as_ptr).or_else(|| malloc_sampled(size, caller)) {
+        // SAFETY: both blocks are live, distinct, and hold at least this many bytes.
+        unsafe { ptr.copy_to_nonoverlapping(moved, old.min(size)) };
+        // SAFETY: S1: the client gave the block up, and nobody uses the old copy any more.
+        unsafe { free(ptr) };
+        return moved;
+    }
     let fit = if new > old && !extent.is_slab() { Fit::Roomy } else { Fit::Tight };
-    let moved = allocate_fit(size, align, zeroed, place, fit);
+    let moved = allocate_fit(size, align, zeroed, place, fit, caller);
     if moved.is_null() {
         return moved;
     }
@@ -104,7 +159,7 @@ pub unsafe fn resize_in_place(ptr: *mut u8, size: usize, extra: usize, align: us
     let target = old.clamp(low, high);
     let goals = if old < low { [high, low] } else { [target.max(if old < high { high } else { target }), target] };
     for goal in goals {
-        if goal != old && resize_large(block, extent, goal, goal, false) {
+        if goal != old && resize_large(block, extent, goal, goal, false, Caller::UNKNOWN) {
             if zeroed && goal > old {
                 // SAFETY: S1: the block has `goal` bytes now; the client holds the first `old`.
                 unsafe { zero(ptr.wrapping_add(old), goal - old) };
@@ -120,7 +175,14 @@ fn usable_or_aligned(size: usize, align: usize) -> Option<usize> {
 }
 
 /// Changes the usable size of a large block to another large one; false when that is impossible in place.
-fn resize_large(block: BlockPtr, extent: &'static Extent, requested: usize, new: usize, may_move: bool) -> bool {
+fn resize_large(
+    block: BlockPtr,
+    extent: &'static Extent,
+    requested: usize,
+    new: usize,
+    may_move: bool,
+    caller: Caller,
+) -> bool {
     let old = extent.usable();
     if extent.is_slab() || new < LARGE_MIN.max(sys::page_size()) {
         return false;
@@ -139,7 +201,7 @@ fn resize_large(block: BlockPtr, extent: &'static Extent, requested: usize, new:
     let slot = slot();
     slot.count_free(old);
     if slot.count_alloc(new) {
-        event(slot, block.0, requested, new, None, Caller::UNKNOWN);
+        event(slot, block.0, requested, new, None, caller);
     }
     true
 }
