@@ -233,13 +233,19 @@ mod tests {
     use crate::sizeclass::slab_shape;
     use std::vec::Vec;
 
+    /// A slab that no memory stands behind, none of whose regions is free.
+    fn slab_of(class: usize) -> (SlabShape, Extent) {
+        let shape = slab_shape(class);
+        let extent = Extent::unused(0);
+        extent.assign(core::ptr::without_provenance_mut(0x10_0000), shape.slab_bytes as usize, State::Active, true);
+        extent.set_use(class, true);
+        (shape, extent)
+    }
+
     #[test]
     fn regions_come_and_go_once() {
         for class in [0, 3, 7, 28, 35] {
-            let shape = slab_shape(class);
-            let extent = Extent::unused(0);
-            extent.assign(core::ptr::without_provenance_mut(0x10_0000), shape.slab_bytes as usize, State::Active, true);
-            extent.set_use(class, true);
+            let (shape, extent) = slab_of(class);
             init(&extent, &shape);
             let places: Vec<AtomicPtr<u8>> = (0..1000).map(|_| AtomicPtr::default()).collect();
             assert_eq!(take(&extent, &shape, &places), shape.nregs as usize);
@@ -272,10 +278,7 @@ mod tests {
     #[test]
     fn runs_become_words_and_words_regions() {
         for class in [0, 3, 7, 28, 35] {
-            let shape = slab_shape(class);
-            let extent = Extent::unused(0);
-            extent.assign(core::ptr::without_provenance_mut(0x10_0000), shape.slab_bytes as usize, State::Active, true);
-            extent.set_use(class, true);
+            let (shape, extent) = slab_of(class);
             let (size, nregs) = (shape.size as usize, shape.nregs as usize);
             let region = |i: usize| extent.addr().wrapping_add(i * size);
             let end = region(0).wrapping_add(shape.slab_bytes as usize);

@@ -11,6 +11,7 @@
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
+use core::ptr::NonNull;
 
 use jeprobe_alloc::api::{self, Outlook, Place, foreign};
 use jeprobe_alloc::conf::{self, ZeroRealloc};
@@ -59,6 +60,24 @@ fn bad_alignment() {
     }
 }
 
+/// What is left of an entry point, which jumps here: the stack is as its caller left it. So who that is need not be walked for
+/// when the block is sampled, but goes on in the three registers that come behind those of the arguments.
+macro_rules! hand_on {
+    ($name:ident($($arg:ident: $type:ty),*) -> $result:ty, $pc:literal, $sp:literal, $bp:literal, $further:ident) => {
+        #[cold]
+        #[unsafe(naked)]
+        extern "C" fn $name($($arg: $type),*) -> $result {
+            naked_asm!(
+                concat!("mov ", $pc, ", [rsp]"),
+                concat!("lea ", $sp, ", [rsp + 8]"),
+                concat!("mov ", $bp, ", rbp"),
+                "jmp {further}",
+                further = sym $further
+            )
+        }
+    };
+}
+
 /// `malloc(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
@@ -68,13 +87,7 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
     }
 }
 
-/// What is left of `malloc`, which jumps here: the stack is as its caller left it. So who that is need not be walked for
-/// when the block is sampled.
-#[cold]
-#[unsafe(naked)]
-extern "C" fn malloc_slow(size: usize) -> *mut c_void {
-    naked_asm!("mov rsi, [rsp]", "lea rdx, [rsp + 8]", "mov rcx, rbp", "jmp {further}", further = sym malloc_for)
-}
+hand_on!(malloc_slow(size: usize) -> *mut c_void, "rsi", "rdx", "rcx", malloc_for);
 
 /// `pc`, `sp`, `bp`: as for `Caller::new`.
 #[cold]
@@ -101,12 +114,7 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     }
 }
 
-/// As `malloc_slow`.
-#[cold]
-#[unsafe(naked)]
-extern "C" fn calloc_slow(count: usize, size: usize) -> *mut c_void {
-    naked_asm!("mov rdx, [rsp]", "lea rcx, [rsp + 8]", "mov r8, rbp", "jmp {further}", further = sym calloc_for)
-}
+hand_on!(calloc_slow(count: usize, size: usize) -> *mut c_void, "rdx", "rcx", "r8", calloc_for);
 
 #[cold]
 extern "C" fn calloc_for(count: usize, size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
@@ -152,12 +160,7 @@ extern "C" fn realloc_moving(ptr: *mut c_void, size: usize, bytes: usize) -> *mu
     }
 }
 
-/// As `malloc_slow`.
-#[cold]
-#[unsafe(naked)]
-extern "C" fn realloc_slow(ptr: *mut c_void, size: usize) -> *mut c_void {
-    naked_asm!("mov rdx, [rsp]", "lea rcx, [rsp + 8]", "mov r8, rbp", "jmp {further}", further = sym realloc_for)
-}
+hand_on!(realloc_slow(ptr: *mut c_void, size: usize) -> *mut c_void, "rdx", "rcx", "r8", realloc_for);
 
 #[cold]
 extern "C" fn realloc_for(ptr: *mut c_void, size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
@@ -218,9 +221,8 @@ pub extern "C" fn free_aligned_sized(ptr: *mut c_void, _align: usize, _size: usi
 /// S1: `out` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
-    if align.is_power_of_two()
-        && align >= size_of::<*mut c_void>()
-        && let Some(block) = api::memalign_cached(size, align)
+    if align >= size_of::<*mut c_void>()
+        && let Some(block) = aligned_cached(align, size)
     {
         // SAFETY: S1.
         unsafe { out.write(block.as_ptr().cast()) };
@@ -229,12 +231,10 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
     posix_memalign_slow(out, align, size)
 }
 
-/// As `malloc_slow`.
-#[cold]
-#[unsafe(naked)]
-extern "C" fn posix_memalign_slow(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
-    naked_asm!("mov rcx, [rsp]", "lea r8, [rsp + 8]", "mov r9, rbp", "jmp {further}", further = sym posix_memalign_for)
-}
+hand_on!(
+    posix_memalign_slow(out: *mut *mut c_void, align: usize, size: usize) -> c_int,
+    "rcx", "r8", "r9", posix_memalign_for
+);
 
 /// # Safety
 /// S1: as for [`posix_memalign`].
@@ -264,20 +264,13 @@ unsafe extern "C" fn posix_memalign_for(
 /// `aligned_alloc(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
-    if align.is_power_of_two()
-        && let Some(block) = api::memalign_cached(size, align)
-    {
+    if let Some(block) = aligned_cached(align, size) {
         return block.as_ptr().cast();
     }
     aligned_alloc_slow(align, size)
 }
 
-/// As `malloc_slow`.
-#[cold]
-#[unsafe(naked)]
-extern "C" fn aligned_alloc_slow(align: usize, size: usize) -> *mut c_void {
-    naked_asm!("mov rdx, [rsp]", "lea rcx, [rsp + 8]", "mov r8, rbp", "jmp {further}", further = sym aligned_alloc_for)
-}
+hand_on!(aligned_alloc_slow(align: usize, size: usize) -> *mut c_void, "rdx", "rcx", "r8", aligned_alloc_for);
 
 #[cold]
 extern "C" fn aligned_alloc_for(align: usize, size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
@@ -297,20 +290,13 @@ extern "C" fn aligned_alloc_for(align: usize, size: usize, pc: u64, sp: u64, bp:
 /// `memalign(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
-    if align.is_power_of_two()
-        && let Some(block) = api::memalign_cached(size, align)
-    {
+    if let Some(block) = aligned_cached(align, size) {
         return block.as_ptr().cast();
     }
     memalign_slow(align, size)
 }
 
-/// As `malloc_slow`.
-#[cold]
-#[unsafe(naked)]
-extern "C" fn memalign_slow(align: usize, size: usize) -> *mut c_void {
-    naked_asm!("mov rdx, [rsp]", "lea rcx, [rsp + 8]", "mov r8, rbp", "jmp {further}", further = sym memalign_for)
-}
+hand_on!(memalign_slow(align: usize, size: usize) -> *mut c_void, "rdx", "rcx", "r8", memalign_for);
 
 #[cold]
 extern "C" fn memalign_for(align: usize, size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
@@ -323,6 +309,12 @@ extern "C" fn memalign_for(align: usize, size: usize, pc: u64, sp: u64, bp: u64)
         out_of_aligned_memory();
     }
     block
+}
+
+/// What most aligned allocations are; `None` is for the slow path, a wrong alignment included.
+#[inline(always)]
+fn aligned_cached(align: usize, size: usize) -> Option<NonNull<u8>> {
+    if align.is_power_of_two() { api::memalign_cached(size, align) } else { None }
 }
 
 /// What is left of an aligned allocation; `align` is a power of two.

@@ -78,11 +78,21 @@ pub fn outlook(ptr: *mut u8, size: usize) -> Outlook {
 #[inline(always)]
 pub unsafe fn realloc_moving(ptr: *mut u8, size: usize, bytes: usize) -> Option<NonNull<u8>> {
     let moved = malloc_cached(size)?;
-    // SAFETY: both blocks are live, distinct, and hold at least this many bytes (S2).
-    unsafe { ptr.copy_to_nonoverlapping(moved.as_ptr(), bytes.min(size)) };
-    // SAFETY: S1: the client gave the block up, and nobody uses the old copy any more.
-    unsafe { free(ptr) };
+    // SAFETY: S1; `moved` is a block of its own, and both hold at least this many bytes (S2).
+    unsafe { hand_over(ptr, moved.as_ptr(), bytes.min(size)) };
     Some(moved)
+}
+
+/// Copies the first `bytes` bytes of a block to the one that takes its place, and frees it.
+///
+/// # Safety
+/// S1: `ptr` is a live block, which the caller gives up; `moved` is another, and both hold so many bytes.
+#[inline(always)]
+unsafe fn hand_over(ptr: *mut u8, moved: *mut u8, bytes: usize) {
+    // SAFETY: S1.
+    unsafe { ptr.copy_to_nonoverlapping(moved, bytes) };
+    // SAFETY: S1: nobody uses the old copy any more.
+    unsafe { free(ptr) };
 }
 
 /// What [`outlook`] and [`realloc_moving`] leave over, for an entry point that knows who called it.
@@ -123,10 +133,8 @@ unsafe fn realloc_for(ptr: *mut u8, size: usize, align: usize, zeroed: bool, pla
     }
     let plain = extent.is_slab() && align <= 1 && !zeroed && place == Place::default();
     if plain && let Some(moved) = malloc_cached(size).map(NonNull::as_ptr).or_else(|| malloc_sampled(size, caller)) {
-        // SAFETY: both blocks are live, distinct, and hold at least this many bytes.
-        unsafe { ptr.copy_to_nonoverlapping(moved, old.min(size)) };
-        // SAFETY: S1: the client gave the block up, and nobody uses the old copy any more.
-        unsafe { free(ptr) };
+        // SAFETY: S1; `moved` is a block of its own, and both hold at least this many bytes.
+        unsafe { hand_over(ptr, moved, old.min(size)) };
         return moved;
     }
     let fit = if new > old && !extent.is_slab() { Fit::Roomy } else { Fit::Tight };

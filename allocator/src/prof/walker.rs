@@ -242,13 +242,13 @@ impl Inner {
 /// As [`generation`]; while there are none a number that none has.
 #[inline(always)]
 pub(super) fn generation_word() -> u64 {
+    // Acquire: pairs with the Release in `refresh`: the modules of this generation, or later ones, are in `CURRENT`.
     GENERATION.load(Ordering::Acquire)
 }
 
 /// The generation of the modules; `None` while there are none.
 pub(super) fn generation() -> Option<u64> {
-    // Acquire: pairs with the Release in `refresh`: the modules of this generation, or later ones, are in `CURRENT`.
-    Some(GENERATION.load(Ordering::Acquire)).filter(|generation| *generation != 0)
+    Some(generation_word()).filter(|generation| *generation != 0)
 }
 
 /// True before the modules were read for the first time.
