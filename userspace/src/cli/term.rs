@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::input::InputError;
 use crate::memory;
 use crate::model::printable;
-use crate::probe::attach::AttachError;
+use crate::probe::error::AttachError;
 use crate::session::SessionError;
 
 /// Where words and results of a command go.

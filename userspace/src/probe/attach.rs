@@ -16,20 +16,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use jeprobe_abi::config::{Config, STACKS_AUTO, STACKS_CONTEXT, STACKS_KERNEL};
 use jeprobe_abi::drops::{DROP_REASONS, Reason};
 use jeprobe_abi::keys::{self, MAX_SITES};
-use thiserror::Error;
 
 use super::discover::{HookFile, MappedHooks, ProcessHooks};
+use super::error::AttachError;
 use super::hookfile::{Hook, Site};
-use super::load::{Kernel, LoadError};
+use super::load::Kernel;
 use super::ring::Event;
 use super::sys::{self, Cover, Tracefs};
 use super::tracepoints;
@@ -64,64 +62,6 @@ impl Default for AttachOptions {
     }
 }
 
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum AttachError {
-    #[error(transparent)]
-    Load(#[from] LoadError),
-
-    #[error("cannot probe {name} in {}", path.display())]
-    Probe { name: String, path: PathBuf, source: io::Error },
-
-    #[error("process {pid} did not get its semaphore of {name} raised")]
-    Semaphore { name: String, pid: u32, task: Option<(u32, u32)> },
-
-    #[error("too many different argument layouts of foreign probes (at most {})", MAX_SITES)]
-    TooManySites,
-}
-
-/// Whether root's rights are not what is missing.
-fn is_root() -> bool {
-    pids::status(std::process::id()).is_ok_and(|status| status.uid == 0)
-}
-
-impl AttachError {
-    /// The thread to which probes were to belong ended while they were set; the kernel finds none, or raises nothing.
-    pub fn is_of_a_thread_that_ended(&self) -> bool {
-        match self {
-            AttachError::Probe { source, .. } => source.raw_os_error() == Some(libc::ESRCH),
-            AttachError::Semaphore { task, .. } => task.is_some_and(|(pid, task)| !pids::task_lives(pid, task)),
-            _ => false,
-        }
-    }
-
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            AttachError::Load(error) => error.hint(),
-            AttachError::Probe { source, .. } => match source.raw_os_error() {
-                Some(libc::EACCES | libc::EPERM) if is_root() => Some(
-                    "the process or its files are protected, by another user namespace or a security module; without eBPF: \
-                     jeprobe attach --mode inprocess"
-                        .into(),
-                ),
-                Some(libc::ESRCH) => {
-                    Some("the process ended while probes were being set; find one that runs: pgrep -a NAME".into())
-                }
-                Some(libc::EACCES | libc::EPERM) => {
-                    Some("run as root, or with CAP_PERFMON; without eBPF: jeprobe attach --mode inprocess".into())
-                }
-                Some(libc::ENOENT) => Some("this kernel has no uprobes for perf (CONFIG_UPROBE_EVENTS)".into()),
-                Some(libc::EMFILE) => Some("raise the limit of open files: ulimit -n 65536".into()),
-                _ => None,
-            },
-            AttachError::Semaphore { .. } => {
-                Some("the data of the library may be mapped read-only; use jeprobe attach --mode inprocess".into())
-            }
-            AttachError::TooManySites => None,
-        }
-    }
-}
-
 /// Bytes that wait in the ring when its reader is woken: about a thousand samples, before which it need not know.
 const WAKEUP_BYTES: u64 = 64 << 10;
 
@@ -131,7 +71,7 @@ struct Probe {
     _link: Option<OwnedFd>,
     _event: OwnedFd,
     hook: Hook,
-    /// Of a file whose hooks are all of one table, see [`can_hush`].
+    /// Of a file whose hooks are all of one table, see [`Hooks::can_hush`](super::hookfile::Hooks::can_hush).
     hushable: bool,
     /// Set for this process in a host-wide attachment.
     single: Option<u32>,
@@ -279,7 +219,7 @@ impl Attachment {
     /// recording there, since those that are never hit keep the semaphores raised.
     pub fn hush(&mut self) {
         self.is_hushed = true;
-        self.drop_probes(|probe| is_frequent(probe.hook) && probe.hushable);
+        self.drop_probes(|probe| probe.hook.is_frequent() && probe.hushable);
     }
 
     fn drop_probes(&mut self, is_meant: impl Fn(&Probe) -> bool) {
@@ -293,8 +233,8 @@ impl Attachment {
         let pid = hooks.pid;
         self.unprobe_process(pid);
         self.singles.insert(pid, pids::living_task(pid));
-        for MappedHooks { file, .. } in hooks.files.iter().filter(|mapped| can_hush(&mapped.file)) {
-            let sites: Vec<&Site> = file.hooks.sites.iter().filter(|site| is_frequent(site.hook)).collect();
+        for MappedHooks { file, .. } in hooks.files.iter().filter(|mapped| mapped.file.hooks.can_hush()) {
+            let sites: Vec<&Site> = file.hooks.sites.iter().filter(|site| site.hook.is_frequent()).collect();
             match self.attach_sites(file, &sites, Some(pid)) {
                 Ok(probes) => self.keep(probes),
                 Err(error) => {
@@ -318,7 +258,7 @@ impl Attachment {
         self.is_hushed = false;
         let files: Vec<Arc<HookFile>> = self.files.iter().map(|attached| Arc::clone(&attached.file)).collect();
         for file in files {
-            let sites: Vec<&Site> = self.wanted(&file).filter(|site| is_frequent(site.hook)).collect();
+            let sites: Vec<&Site> = self.wanted(&file).filter(|site| site.hook.is_frequent()).collect();
             match self.attach_sites(&file, &sites, None) {
                 Ok(probes) => self.keep(probes),
                 Err(error) => {
@@ -375,10 +315,10 @@ impl Attachment {
     /// are never executed serve it.
     fn wanted<'f>(&self, file: &'f HookFile) -> impl Iterator<Item = &'f Site> + use<'f> {
         let own_stacks = self.stacks != Stacks::Kernel;
-        let is_hushed = self.is_hushed && can_hush(file);
+        let is_hushed = self.is_hushed && file.hooks.can_hush();
         file.hooks.sites.iter().filter(move |site| match site.hook {
-            hook if is_parked(hook) => own_stacks,
-            hook if is_frequent(hook) && is_hushed => false,
+            hook if hook.is_parked() => own_stacks,
+            hook if hook.is_frequent() && is_hushed => false,
             Hook::Context => own_stacks,
             _ => true,
         })
@@ -414,13 +354,13 @@ impl Attachment {
         single: Option<u32>,
     ) -> Result<Vec<Probe>, AttachError> {
         let mut sites = sites.to_vec();
-        sites.sort_by_key(|site| rank(site.hook));
+        sites.sort_by_key(|site| site.hook.rank());
         sites.into_iter().map(|site| self.attach_site(file, site, single)).collect()
     }
 
     fn keep(&mut self, probes: Vec<Probe>) {
         self.probes.extend(probes);
-        self.probes.sort_by_key(|probe| rank(probe.hook));
+        self.probes.sort_by_key(|probe| probe.hook.rank());
     }
 
     fn attach_site(&mut self, file: &HookFile, site: &Site, single: Option<u32>) -> Result<Probe, AttachError> {
@@ -443,7 +383,7 @@ impl Attachment {
             Some((name, cookie)) => sys::attach(&event, self.kernel.program(name)?, cookie).map_err(failed)?,
             None => None,
         };
-        Ok(Probe { _link: link, _event: event, hook: site.hook, hushable: can_hush(file), single })
+        Ok(Probe { _link: link, _event: event, hook: site.hook, hushable: file.hooks.can_hush(), single })
     }
 
     /// Number under which the kernel programs find these argument places.
@@ -570,38 +510,9 @@ fn let_go(probes: Vec<Probe>) {
     });
 }
 
-/// Never hit.
-fn is_parked(hook: Hook) -> bool {
-    matches!(hook, Hook::Record | Hook::Unwind)
-}
-
 /// Whether a process goes on recording into one table, stacks included, without probes on its samples.
 pub fn has_one_table(files: &[MappedHooks]) -> bool {
-    matches!(files, [MappedHooks { file, .. }] if can_hush(file))
-}
-
-fn can_hush(file: &HookFile) -> bool {
-    let has = |hook| file.hooks.sites.iter().any(|site| site.hook == hook);
-    file.hooks.is_jeprobe() && has(Hook::Record) && has(Hook::Unwind)
-}
-
-/// Hit by samples.
-fn is_frequent(hook: Hook) -> bool {
-    match hook {
-        Hook::Context | Hook::Alloc | Hook::Free | Hook::ForeignAlloc | Hook::ForeignFree => true,
-        Hook::Dump | Hook::Mallctl | Hook::Record | Hook::Unwind => false,
-    }
-}
-
-/// Order of attaching, and backwards of detaching: each step takes the kernel some time, and what the process samples
-/// meanwhile needs its stack.
-fn rank(hook: Hook) -> u32 {
-    match hook {
-        Hook::Context | Hook::Unwind => 0,
-        Hook::Dump | Hook::Mallctl => 1,
-        Hook::Free | Hook::ForeignFree => 2,
-        Hook::Alloc | Hook::ForeignAlloc | Hook::Record => 3,
-    }
+    matches!(files, [MappedHooks { file, .. }] if file.hooks.can_hush())
 }
 
 /// Device and inode of our pid namespace, 0 in the first one, whose numbers the kernel uses by itself.

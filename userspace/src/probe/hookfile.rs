@@ -45,6 +45,32 @@ pub enum Hook {
     ForeignFree,
 }
 
+impl Hook {
+    /// Never hit.
+    pub fn is_parked(self) -> bool {
+        matches!(self, Hook::Record | Hook::Unwind)
+    }
+
+    /// Hit by samples.
+    pub fn is_frequent(self) -> bool {
+        match self {
+            Hook::Context | Hook::Alloc | Hook::Free | Hook::ForeignAlloc | Hook::ForeignFree => true,
+            Hook::Dump | Hook::Mallctl | Hook::Record | Hook::Unwind => false,
+        }
+    }
+
+    /// Order of attaching, and backwards of detaching: each step takes the kernel some time, and what the process samples
+    /// meanwhile needs its stack.
+    pub fn rank(self) -> u32 {
+        match self {
+            Hook::Context | Hook::Unwind => 0,
+            Hook::Dump | Hook::Mallctl => 1,
+            Hook::Free | Hook::ForeignFree => 2,
+            Hook::Alloc | Hook::ForeignAlloc | Hook::Record => 3,
+        }
+    }
+}
+
 /// One place to probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
@@ -106,7 +132,16 @@ pub struct Hooks {
 impl Hooks {
     /// The file has jeprobe's own hooks.
     pub fn is_jeprobe(&self) -> bool {
-        self.sites.iter().any(|site| site.hook == Hook::Alloc)
+        self.has(Hook::Alloc)
+    }
+
+    /// Processes go on recording into their tables, stacks included, without probes on their samples.
+    pub fn can_hush(&self) -> bool {
+        self.is_jeprobe() && self.has(Hook::Record) && self.has(Hook::Unwind)
+    }
+
+    fn has(&self, hook: Hook) -> bool {
+        self.sites.iter().any(|site| site.hook == hook)
     }
 
     pub fn is_empty(&self) -> bool {

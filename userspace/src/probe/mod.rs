@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub mod discover;
+pub mod error;
 pub mod hookfile;
 mod load;
 mod places;
