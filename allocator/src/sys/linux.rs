@@ -432,7 +432,7 @@ pub fn resident_bytes(addr: usize, bytes: usize) -> Option<usize> {
 
 /// Makes a range zero, writing what is resident, and giving back what is not: a page that the kernel has not brought in yet
 /// may also lie in swap, so it is not left alone. Runs of fewer than [`ABSENT_PAGES_MIN`] that are not resident are written,
-/// and so is all of it when the kernel does not say.
+/// and so is all of it when the kernel does not say. Where less than one page in [`SPARSE_PART`] is resident, all is given back.
 ///
 /// # Safety
 /// S1: the range consists of whole pages obtained from [`reserve`], and belongs to the caller.
@@ -444,6 +444,12 @@ pub unsafe fn zero_resident(ptr: *mut u8, bytes: usize) {
         let piece = (bytes - done).min(RESIDENT_PAGES * page);
         let start = ptr.wrapping_add(done);
         let pages = residency(start.addr(), piece, &mut buffer).unwrap_or(&[]);
+        let resident = pages.iter().filter(|page| **page & 1 != 0).count();
+        // SAFETY: S1: the piece is part of the range.
+        if resident < pages.len() / SPARSE_PART && unsafe { purge_forced(start, piece) } {
+            done += piece;
+            continue;
+        }
         // Pages before `written` are zero.
         let mut written = 0;
         let mut at = 0;
@@ -463,6 +469,10 @@ pub unsafe fn zero_resident(ptr: *mut u8, bytes: usize) {
         done += piece;
     }
 }
+
+/// Of memory of which less than this part is resident, most is likely to stay unused again: giving it back whole takes one call,
+/// where each gap would take one.
+const SPARSE_PART: usize = 4;
 
 /// Shortest run of pages that are not resident which is left so: below, the call costs as much as what it spares.
 const ABSENT_PAGES_MIN: usize = 8;
@@ -520,9 +530,10 @@ mod tests {
         let ptr = reserve(pages * page, page).expect("memory").as_ptr();
         // SAFETY: S1: the range was just reserved. Huge pages would be resident as a whole.
         unsafe { advise_huge(ptr, pages * page, false) };
-        let touched = [0, 3, 9, 100, 1023, 1024, 1500, pages - 1];
+        let few = std::vec![0, 3, 9, 100, 1023, 1024, 1500, pages - 1];
+        let many = (400..1023).chain(1400..pages).chain([0, 3, 9]).collect::<std::vec::Vec<_>>();
         let resident = || (0..pages).filter(|at| resident_bytes(ptr.addr() + at * page, page) == Some(page)).count();
-        for refused in [false, true] {
+        for (touched, refused) in [(&few, false), (&few, true), (&many, false), (&many, true)] {
             for at in touched {
                 // SAFETY: inside the range.
                 unsafe { ptr.wrapping_add(at * page + page - 1).write(7) };
@@ -532,8 +543,13 @@ mod tests {
             // SAFETY: S1: reserved above.
             unsafe { zero_resident(ptr, pages * page) };
             super::super::mock::refuse_advice(false);
-            // Short runs between touched pages are written, or all of it when nothing can be given back.
-            let wanted = if refused { pages } else { touched.len() + 7 };
+            // Of memory that was hardly used, none stays; of other, short runs between touched pages are written, too. All of it
+            // is when nothing can be given back.
+            let wanted = match (refused, touched.len() == few.len()) {
+                (true, _) => pages,
+                (false, true) => 0,
+                (false, false) => many.len() + 7 + 1,
+            };
             assert_eq!(resident(), wanted);
             // SAFETY: inside the range.
             assert!((0..pages * page).all(|at| unsafe { ptr.wrapping_add(at).read() } == 0));
