@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod lend;
+#[cfg(test)]
+mod tests;
 
 use crate::base;
 use crate::bin::{Bin, BinStats, SlabSource};
@@ -462,7 +464,8 @@ impl Arena {
         self.decay(now_ns);
     }
 
-    /// Purges the oldest extents of a set until it holds at most `limit_bytes`. System calls happen without the lock.
+    /// Purges the oldest extents of a set until it holds at most `limit_bytes`, or the system takes nothing more. System calls
+    /// happen without the lock.
     fn purge_to(&self, which: Which, limit_bytes: usize) {
         loop {
             let mut busy = List::new();
@@ -472,26 +475,42 @@ impl Arena {
                 let lazy = which == Which::Dirty && pages.muzzy_decay.ms() != 0;
                 (taken, pages.retains(), lazy)
             };
+            // Put back at the end of the batch, so that none of them comes twice in it.
+            let mut refused = List::new();
+            let mut kept = 0;
             while let Some(extent) = busy.pop_front() {
-                self.purge_one(extent, retain, lazy);
+                if !self.purge_one(extent, retain, lazy) {
+                    kept += 1;
+                    refused.push_back(extent);
+                }
             }
-            if taken < crate::pages::PURGE_BATCH {
+            if taken > 0 {
+                let mut pages = self.pages.lock();
+                pages.note_refused(kept == taken);
+                while let Some(extent) = refused.pop_front() {
+                    pages.put_back(extent, which);
+                }
+            }
+            if taken < crate::pages::PURGE_BATCH || kept == taken {
                 return;
             }
         }
     }
 
-    fn purge_one(&self, extent: &'static Extent, retain: bool, lazy: bool) {
+    /// False when the system did not take the pages: then they stay resident, and are to be used before others.
+    fn purge_one(&self, extent: &'static Extent, retain: bool, lazy: bool) -> bool {
         if lazy && emap::purge_lazy(extent) {
             self.pages.lock().settle(extent, State::Muzzy, false);
-        } else if retain {
-            let zeroed = emap::purge_forced(extent);
-            self.pages.lock().settle(extent, State::Retained, zeroed);
-        } else {
+        } else if !retain {
             emap::clear_ends(extent);
             emap::purge_unmap(extent);
             self.pages.lock().forget(extent);
+        } else if emap::purge_forced(extent) {
+            self.pages.lock().settle(extent, State::Retained, true);
+        } else {
+            return false;
         }
+        true
     }
 
     /// Sizes of the parts.

@@ -120,6 +120,8 @@ pub(crate) struct Pages {
     fresh_bytes: usize,
     /// As much of it as came into use since other arenas were last asked.
     unasked_bytes: usize,
+    /// The last purge came to nothing: the system refuses advice, or the process has locked its memory.
+    purge_refused: bool,
     pub(crate) large: LargeStats,
     purge_passes: u64,
     purge_calls: u64,
@@ -177,6 +179,7 @@ impl Pages {
             active_bytes: 0,
             fresh_bytes: 0,
             unasked_bytes: 0,
+            purge_refused: false,
             large: LargeStats::default(),
             purge_passes: 0,
             purge_calls: 0,

@@ -38,7 +38,7 @@ impl Pages {
         let idle = self.idle_bytes(Which::Dirty);
         let part = if self.fresh_bytes > quick::MAX_BYTES { IDLE_PART_LONG } else { IDLE_PART };
         let keep = (self.active_bytes / part).max(IDLE_MIN_BYTES);
-        let due = self.fresh_bytes != 0 && self.dirty_decay.ms() > 0 && idle > keep;
+        let due = self.fresh_bytes != 0 && self.dirty_decay.ms() > 0 && !self.purge_refused && idle > keep;
         due.then(|| keep.max(idle.saturating_sub(self.fresh_bytes)))
     }
 
@@ -73,6 +73,20 @@ impl Pages {
         self.count_purge(extent);
         extent.set_zeroed(zeroed);
         self.insert_merged(extent, to);
+    }
+
+    /// Brings back an extent whose pages the system did not take, as it was.
+    pub(crate) fn put_back(&mut self, extent: &'static Extent, which: Which) {
+        let state = match which {
+            Which::Dirty => State::Dirty,
+            Which::Muzzy => State::Muzzy,
+        };
+        self.insert_merged(extent, state);
+    }
+
+    /// Notes how a purge went: while the system takes nothing, fresh memory is not paid for by idle one.
+    pub(crate) fn note_refused(&mut self, refused: bool) {
+        self.purge_refused = refused;
     }
 
     /// Forgets an extent whose pages were unmapped.
