@@ -11,6 +11,7 @@
 //! bin. A pointer that is no region start, or whose region is free already, is an error and changes nothing.
 #![forbid(unsafe_code)]
 
+use crate::ds::bitmap::range_words;
 use crate::ds::regions::{self, Grid};
 use crate::extent::Extent;
 use crate::prim::{AtomicPtr, Ordering};
@@ -19,6 +20,9 @@ use crate::sizeclass::SlabShape;
 
 /// A run is looked at by four where this many more pointers of it follow the first.
 const LONG_RUN: usize = 3;
+
+/// Of so many blocks that follow each other only the first and the number are looked at; a few more would cost as much as any others.
+const NEIGHBOURS_MIN: usize = 8;
 
 /// Why a block could not be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +114,28 @@ fn grid(extent: &Extent, shape: &SlabShape) -> Grid {
     Grid { base: extent.addr().addr(), bytes: shape.nregs * shape.size, inverse: shape.inverse }
 }
 
+/// The regions that the head of `blocks` points to, if many of them follow each other up or down: the lowest, and how many.
+#[inline]
+fn neighbours(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> Option<(usize, usize)> {
+    let addr = |at: usize| blocks.get(at).map(|slot| slot.load(Ordering::Relaxed).addr());
+    let (first, second) = (addr(0)?, addr(1)?);
+    let (stride, size) = (second.wrapping_sub(first).cast_signed(), shape.size.cast_signed() as isize);
+    if stride.abs() != size {
+        return None;
+    }
+    let region = region_at(shape, first.wrapping_sub(extent.addr().addr()))?;
+    let most = if stride > 0 { shape.nregs as usize - region } else { region + 1 };
+    let run = regions::neighbours(blocks.get(..most).unwrap_or(blocks), stride);
+    (run >= NEIGHBOURS_MIN).then_some((if stride > 0 { region } else { region + 1 - run }, run))
+}
+
 /// Frees a run without looking at its pointers one by one; 0, and nothing changed, when that does not work.
 fn put_by_four(extent: &Extent, shape: &SlabShape, blocks: &[AtomicPtr<u8>]) -> usize {
+    if let Some((lowest, run)) = neighbours(extent, shape, blocks)
+        && extent.free.set_range(lowest, run)
+    {
+        return run;
+    }
     let grid = grid(extent, shape);
     match shape.nregs {
         0..=64 => regions::set::<1>(&extent.free, &grid, blocks),
@@ -132,6 +156,12 @@ pub(crate) fn gather(
 ) -> usize {
     if !blocks.get(LONG_RUN).is_some_and(|later| spans(extent, shape, later.load(Ordering::Relaxed))) {
         return 0;
+    }
+    if let Some((lowest, run)) = neighbours(extent, shape, blocks) {
+        for (word, bits) in range_words(lowest, run) {
+            each(ptr::forward(extent.addr(), word * 64 * shape.size as usize), bits);
+        }
+        return run;
     }
     let grid = grid(extent, shape);
     let mut pass_on = |words: &[u64]| {
@@ -272,6 +302,44 @@ mod tests {
             assert_eq!(put_run(&extent, &shape, &between), (0, Some(SlabMisuse::NotABlock)));
             extent.set_nfree(shape.nregs);
             check(&extent);
+        }
+    }
+
+    /// Blocks in the order of their addresses, up or down, from any one on, with what must not be taken for one of them behind.
+    #[test]
+    fn neighbours_come_back_together() {
+        for class in [0, 3, 7, 28] {
+            let (shape, extent) = slab_of(class);
+            let nregs = shape.nregs as usize;
+            let region = |i: usize| AtomicPtr::new(extent.addr().wrapping_add(i.wrapping_mul(shape.size as usize)));
+            let wide = crate::sys::cpu::is_wide();
+            for first in (0..nregs).filter(|first| nregs < 40 || first % 7 == 0 || first + 12 > nregs) {
+                let up: Vec<_> = (first..nregs + 20).map(region).collect();
+                // Down into what lies before the slab.
+                let down: Vec<_> = (0..=first).rev().chain((usize::MAX - 19..=usize::MAX).rev()).map(region).collect();
+                for (blocks, most) in [(up, nregs - first), (down, first + 1)] {
+                    init(&extent, &SlabShape { nregs: 0, ..shape });
+                    let (freed, misuse) = put_run(&extent, &shape, &blocks);
+                    assert!(misuse.is_none());
+                    assert_eq!((freed, extent.free.count()), (most, most), "class {class}, from {first}");
+                    // One of them is free already: those before it are freed, and it is told.
+                    if most > 1 {
+                        let again = BlockPtr(blocks[most - 1].load(Ordering::Relaxed));
+                        init(&extent, &SlabShape { nregs: 0, ..shape });
+                        assert_eq!(put(&extent, &shape, again), Ok(()));
+                        assert_eq!(put_run(&extent, &shape, &blocks), (most - 1, Some(SlabMisuse::DoubleFree)));
+                        assert_eq!(extent.free.count(), most);
+                    }
+                    if most > LONG_RUN && wide {
+                        let mut words = Vec::new();
+                        assert_eq!(gather(&extent, &shape, &blocks, |first, bits| words.push((first, bits))), most);
+                        init(&extent, &SlabShape { nregs: 0, ..shape });
+                        let put = |(first, bits): &(*mut u8, u64)| put_word(&extent, &shape, BlockPtr(*first), *bits);
+                        assert_eq!(words.iter().filter_map(put).sum::<u32>(), most as u32);
+                        assert_eq!(extent.free.count(), most);
+                    }
+                }
+            }
         }
     }
 

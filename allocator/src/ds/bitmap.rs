@@ -57,6 +57,19 @@ impl Bitmap {
         true
     }
 
+    /// Sets `count` bits from `first` on, which lie in the map; false, and nothing changed, when one is set already.
+    #[inline]
+    pub(crate) fn set_range(&self, first: usize, count: usize) -> bool {
+        let words = || range_words(first, count).map(|(w, bits)| (&self.0[w % WORDS], bits));
+        if words().any(|(word, bits)| word.load(Ordering::Relaxed) & bits != 0) {
+            return false;
+        }
+        for (word, bits) in words() {
+            word.store(word.load(Ordering::Relaxed) | bits, Ordering::Relaxed);
+        }
+        true
+    }
+
     /// Sets the bits of `bits`, which stand for 64 bits from a multiple of 64 on, `first`; false, and nothing changed, when one is set
     /// already or `first` is no such bit.
     #[inline]
@@ -109,6 +122,16 @@ impl Bitmap {
     pub(crate) fn count(&self) -> usize {
         self.0.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
+}
+
+/// `count` bits from `first` on, as numbers of words with their bits.
+#[inline]
+pub(crate) fn range_words(first: usize, count: usize) -> impl Iterator<Item = (usize, u64)> {
+    let end = first + count;
+    (first / 64..end.div_ceil(64)).map(move |word| {
+        let (from, to) = (first.max(64 * word) % 64, end.min(64 * word + 64) - 64 * word);
+        (word, u64::MAX << from & u64::MAX >> (64 - to))
+    })
 }
 
 /// Sets bits one by one, holding the word of the last one: bits often come in neighbours, and a load that waits for the
@@ -174,6 +197,14 @@ mod tests {
         map.set_first(0);
         assert!(map.set_words(&[8, 1 << 3]) && !map.set_words(&[1, 1 << 3]));
         assert!(map.is_set(3) && map.is_set(67) && map.count() == 2);
+        for (first, count) in [(0, 1), (5, 20), (60, 8), (63, 1), (64, 64), (0, 512), (100, 300), (448, 64), (511, 1)] {
+            map.set_first(0);
+            assert!(map.set_range(first, count));
+            assert_eq!(map.count(), count);
+            assert!(map.is_set(first) && map.is_set(first + count - 1) && (first == 0 || !map.is_set(first - 1)));
+            assert!(!map.set_range(first + count - 1, 1) && (first == 0 || !map.set_range(first - 1, 2)));
+            assert_eq!(map.count(), count, "changed only if none was set");
+        }
         map.set_first(512);
         assert_eq!(map.count(), 512);
         got.clear();

@@ -13,14 +13,17 @@
 //! depends on it but the end of the run. What looks wrong in any way is left to the caller, who looks at the pointers one by
 //! one: nothing was changed yet.
 //!
+//! Blocks that were allocated one after the other are mostly freed so, or the other way round: then they are neighbours in the
+//! slab, and how many of them ([`neighbours`]) is all that there is to be known.
+//!
 //! The way back ([`fill`]) takes a word of the bitmap by its bytes: a table tells which bits of a byte are set, eight pointers are
 //! made whether there are as many or not, and those that are too many are written over by the next byte's.
 
 use core::arch::x86_64::{
     __m256i, _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_or_si128, _mm_unpackhi_epi64, _mm256_add_epi64,
-    _mm256_and_si256, _mm256_castsi256_pd, _mm256_castsi256_si128, _mm256_cmpgt_epi64, _mm256_cvtepu8_epi64,
-    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_max_epu32, _mm256_movemask_pd, _mm256_mul_epu32,
-    _mm256_or_si256, _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_slli_epi64,
+    _mm256_and_si256, _mm256_castsi256_pd, _mm256_castsi256_si128, _mm256_cmpeq_epi64, _mm256_cmpgt_epi64,
+    _mm256_cvtepu8_epi64, _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_max_epu32, _mm256_movemask_pd,
+    _mm256_mul_epu32, _mm256_or_si256, _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_setzero_si256, _mm256_slli_epi64,
     _mm256_sllv_epi64, _mm256_srli_epi64, _mm256_storeu_si256, _mm256_sub_epi64, _mm256_xor_si256,
 };
 
@@ -157,6 +160,42 @@ fn fold(column: __m256i) -> u64 {
     _mm_cvtsi128_si64(_mm_or_si128(half, _mm_unpackhi_epi64(half, half))).cast_unsigned()
 }
 
+/// How many pointers at the head of `blocks`, which is the calling thread's, lie `stride` bytes behind the one before each. None on a processor that has not the instructions.
+#[inline]
+pub(crate) fn neighbours(blocks: &[AtomicPtr<u8>], stride: isize) -> usize {
+    if blocks.is_empty() || !cpu::is_wide() {
+        return 0;
+    }
+    // SAFETY: S1 by the test above.
+    unsafe { neighbours_wide(blocks, stride) }
+}
+
+/// As [`neighbours`], of one pointer at least.
+///
+/// # Safety
+/// S1: [`cpu::is_wide`].
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn neighbours_wide(blocks: &[AtomicPtr<u8>], stride: isize) -> usize {
+    let bytes = stride.cast_unsigned();
+    let stride = _mm256_set1_epi64x(stride as i64);
+    let mut len = 1;
+    while let Some((before, behind)) = blocks.get(len - 1..len + LANES - 1).zip(blocks.get(len..len + LANES)) {
+        let same = _mm256_cmpeq_epi64(_mm256_sub_epi64(load(behind), load(before)), stride);
+        let mask = _mm256_movemask_pd(_mm256_castsi256_pd(same)) as u32;
+        if mask != (1 << LANES) - 1 {
+            return len + mask.trailing_ones() as usize;
+        }
+        len += LANES;
+    }
+    let rest = blocks.get(len - 1..).unwrap_or(&[]);
+    // Relaxed: the array is the calling thread's.
+    let step = |pair: &[AtomicPtr<u8>]| match pair {
+        [before, behind] => behind.load(Ordering::Relaxed).addr().wrapping_sub(before.load(Ordering::Relaxed).addr()),
+        _ => 0,
+    };
+    len + rest.windows(2).take_while(|pair| step(pair) == bytes).count()
+}
+
 /// Four pointers, which the calling thread alone writes.
 ///
 /// # Safety
@@ -178,9 +217,43 @@ pub(crate) fn fill(first: *mut u8, size: u32, bits: u64, places: &[AtomicPtr<u8>
     if count < FILL_MIN || places.len() < count || !cpu::is_wide() {
         return false;
     }
-    // SAFETY: S1 by the test above.
-    unsafe { fill_wide(first.expose_provenance(), size, bits, places) };
+    let start = first.expose_provenance();
+    let lowest = bits.trailing_zeros();
+    let run = bits >> lowest;
+    if run & run.wrapping_add(1) == 0
+        && let Some(here) = places.get(places.len() - count..)
+    {
+        // SAFETY: S1 by the test above.
+        unsafe { fill_run(start + lowest as usize * size as usize, size, here) };
+    } else {
+        // SAFETY: as above.
+        unsafe { fill_wide(start, size, bits, places) };
+    }
     true
+}
+
+/// Fills `places` with the addresses of regions of `bytes` side by side, the first at `first`, which comes last.
+///
+/// # Safety
+/// S1: [`cpu::is_wide`].
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn fill_run(first: usize, bytes: u32, places: &[AtomicPtr<u8>]) {
+    let size = i64::from(bytes);
+    let start = _mm256_set1_epi64x(first.cast_signed() as i64);
+    let mut pointers = _mm256_add_epi64(start, _mm256_setr_epi64x(3 * size, 2 * size, size, 0));
+    let step = _mm256_set1_epi64x(LANES as i64 * size);
+    let mut groups = places.rchunks_exact(LANES);
+    for group in &mut groups {
+        store(group, pointers);
+        pointers = _mm256_add_epi64(pointers, step);
+    }
+    let rest = groups.remainder();
+    let done = places.len() - rest.len();
+    for (i, place) in rest.iter().rev().enumerate() {
+        let region = first + (done + i) * bytes as usize;
+        // Relaxed: the array is the calling thread's.
+        place.store(core::ptr::with_exposed_provenance_mut(region), Ordering::Relaxed);
+    }
 }
 
 /// As [`fill`], for regions of `bytes`.
@@ -258,6 +331,7 @@ mod tests {
                 0 => u64::MAX,
                 1 => 0xffff,
                 2 => 0xffff << 48,
+                3..64 => u64::MAX >> (round % 16) << (round % 13),
                 _ => seed | seed.rotate_left(round % 64),
             };
             let size = 8 * (1 + round as usize % 1792);
@@ -278,6 +352,24 @@ mod tests {
         }
         let places: Vec<AtomicPtr<u8>> = (0..63).map(|_| AtomicPtr::default()).collect();
         assert!(!fill(core::ptr::without_provenance_mut(first), 8, u64::MAX, &places), "no room");
+    }
+
+    #[test]
+    fn neighbours_are_counted_both_ways() {
+        if !cpu::is_wide() {
+            return;
+        }
+        for stride in [48isize, -48, 8] {
+            for run in 1..20 {
+                for (behind, jump) in [(0, 0), (9, 1), (9, -7)] {
+                    let at = |i: usize| 0x7fff_1234_5000usize.wrapping_add_signed(i as isize * stride);
+                    let jumped = |i: usize| at(i).wrapping_add_signed(jump);
+                    let array = pointers((0..run).map(at).chain((run..run + behind).map(jumped)));
+                    assert_eq!(neighbours(&array, stride), run, "stride {stride}, {behind} behind, off by {jump}");
+                }
+            }
+        }
+        assert_eq!(neighbours(&[], 8), 0);
     }
 
     fn pointers(addresses: impl IntoIterator<Item = usize>) -> Vec<AtomicPtr<u8>> {
