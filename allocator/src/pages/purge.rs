@@ -15,7 +15,7 @@ const PURGE_PIECE_BYTES: usize = HUGE_PAGE_BYTES;
 /// too short for, less.
 const IDLE_PART: usize = 2;
 /// As above.
-const IDLE_PART_LONG: usize = 64;
+const IDLE_PART_LONG: usize = 32;
 /// As above, bytes at least.
 const IDLE_MIN_BYTES: usize = 3 << 20;
 
