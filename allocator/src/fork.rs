@@ -14,6 +14,7 @@
 //! | Chunks | chunks that arenas share |
 //! | `SampleMaps` | maps of sampled blocks |
 //! | Base | metadata |
+//! | Rust | the library's own Rust allocator |
 //!
 //! In the child the other threads are gone: their slots are retired (`thread::postfork_child`), blocks in their caches
 //! are lost, and the background thread stays off. Remote lists need no lock: a chain is either on the list or lost.
@@ -24,6 +25,7 @@ use crate::base;
 use crate::epoch;
 use crate::pages;
 use crate::prof;
+use crate::rust_lists;
 use crate::samplemap;
 use crate::tcache::explicit;
 use crate::thread;
@@ -46,9 +48,11 @@ extern "C" fn prepare() {
     pages::prefork();
     samplemap::prefork();
     base::prefork();
+    rust_lists::prefork();
 }
 
 extern "C" fn parent() {
+    rust_lists::postfork_parent();
     base::postfork_parent();
     samplemap::postfork_parent();
     pages::postfork_parent();
@@ -63,6 +67,7 @@ extern "C" fn parent() {
 
 extern "C" fn child() {
     epoch::postfork_child();
+    rust_lists::postfork_child();
     base::postfork_child();
     samplemap::postfork_child();
     pages::postfork_child();
@@ -72,4 +77,19 @@ extern "C" fn child() {
     background::postfork_child();
     thread::postfork_child();
     prof::postfork_child();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rust_lists::LISTS;
+
+    /// Else a child whose parent's other thread was walking a stack would wait for it for ever.
+    #[test]
+    fn the_library_s_own_lists_are_nobody_s_while_a_process_forks() {
+        prepare();
+        let taken = LISTS.try_lock().is_none();
+        parent();
+        assert!(taken && LISTS.try_lock().is_some());
+    }
 }

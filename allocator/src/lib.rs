@@ -54,6 +54,8 @@ pub(crate) mod ptr;
 #[cfg(not(loom))]
 pub(crate) mod quick;
 #[cfg(not(loom))]
+pub mod rust_lists;
+#[cfg(not(loom))]
 pub(crate) mod samplemap;
 #[cfg(not(loom))]
 pub mod sizeclass;

@@ -6,31 +6,21 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
 
-use jeprobe_alloc::sync::mutex::Mutex;
-use jeprobe_alloc::sync::rank::Rank;
+use jeprobe_alloc::rust_lists::{CLASSES, LISTS};
 use jeprobe_alloc::{base, sys};
 
 /// 16 bytes: the smallest block, room for a link.
 const LG_SMALLEST: u32 = 4;
 /// 32 KiB: larger blocks are mappings, which go back to the kernel.
 const LG_LARGEST: u32 = 15;
-const CLASSES: usize = (LG_LARGEST - LG_SMALLEST + 1) as usize;
-
-struct FreeLists {
-    /// First free block of each class, which holds the next one's address.
-    heads: [Option<NonNull<u8>>; CLASSES],
-}
-
-// SAFETY: the blocks on the lists belong to the lists alone.
-unsafe impl Send for FreeLists {}
+const _: () = assert!((LG_LARGEST - LG_SMALLEST + 1) as usize == CLASSES);
 
 struct Meta;
 
 #[global_allocator]
 static META: Meta = Meta;
-
-static LISTS: Mutex<FreeLists> = Mutex::new(Rank::Rust, FreeLists { heads: [None; CLASSES] });
 
 /// Class of a request, or `None` when it is a mapping. The alignment of a block is its size.
 fn class(layout: Layout) -> Option<usize> {
@@ -49,12 +39,13 @@ unsafe impl GlobalAlloc for Meta {
             let mapping = whole_pages(layout.size()).and_then(|bytes| sys::reserve(bytes, layout.align().max(4096)));
             return mapping.map_or(core::ptr::null_mut(), NonNull::as_ptr);
         };
-        let mut lists = LISTS.lock();
-        if let Some(head) = lists.heads.get_mut(class)
-            && let Some(block) = *head
+        let lists = LISTS.lock();
+        // Relaxed, here and below: under the lock.
+        if let Some(head) = lists.get(class)
+            && let Some(block) = NonNull::new(head.load(Ordering::Relaxed))
         {
             // SAFETY: a block on the list holds its successor in its first word, written by `dealloc`.
-            *head = unsafe { block.cast::<Option<NonNull<u8>>>().read() };
+            head.store(unsafe { block.cast::<*mut u8>().read() }, Ordering::Relaxed);
             return block.as_ptr();
         }
         drop(lists);
@@ -71,11 +62,11 @@ unsafe impl GlobalAlloc for Meta {
             return;
         };
         let Some(block) = NonNull::new(ptr) else { return };
-        let mut lists = LISTS.lock();
-        if let Some(head) = lists.heads.get_mut(class) {
+        let lists = LISTS.lock();
+        if let Some(head) = lists.get(class) {
             // SAFETY: the caller gives the block back; it has room for a link and is aligned for one.
-            unsafe { block.cast::<Option<NonNull<u8>>>().write(*head) };
-            *head = Some(block);
+            unsafe { block.cast::<*mut u8>().write(head.load(Ordering::Relaxed)) };
+            head.store(block.as_ptr(), Ordering::Relaxed);
         }
     }
 }

@@ -1,4 +1,5 @@
 //! What an arena does as a whole.
+#![forbid(unsafe_code)]
 
 use super::Arena;
 use crate::base;

@@ -45,7 +45,7 @@ pub enum Rank {
     SampleMaps,
     /// Metadata allocator.
     Base,
-    /// Free lists of the crate-internal Rust allocator (`capi/src/rt.rs`); takes no other lock but `Base`'s work done.
+    /// Free lists of the crate-internal Rust allocator (`rust_lists.rs`); takes no other lock but `Base`'s work done.
     Rust,
 }
 
