@@ -1,7 +1,8 @@
 //! Freeing: the fast path, and everything it leaves to the slow one.
 //!
 //! Fast path of `free`: slot word → page-map word → stack by the offset in the word → push. The page map gives offset
-//! 0 for whatever needs more thought: null and foreign pointers, large blocks, sampled blocks.
+//! 0 for whatever needs more thought: null and foreign pointers, large blocks, sampled blocks. A stack that says it is full may have
+//! room for blocks that are not going out again (`free_full`).
 
 use crate::arena::{self, Arena};
 use crate::arenas;
@@ -35,15 +36,28 @@ pub unsafe fn free(ptr: *mut u8) {
     let fast = emap::word(ptr.addr()).fast();
     if fast != 0 {
         let stack = stack_at(slot, fast);
-        if stack.push(ptr) {
-            let size = stack.size() as u64;
-            // Relaxed: the owner's counter.
-            let after = slot.deallocated().load(Ordering::Relaxed).wrapping_add(size);
-            slot.deallocated().store(after, Ordering::Relaxed);
-            return;
+        if !stack.push(ptr) {
+            return free_full(ptr, slot, fast);
         }
+        let size = stack.size() as u64;
+        // Relaxed: the owner's counter.
+        let after = slot.deallocated().load(Ordering::Relaxed).wrapping_add(size);
+        slot.deallocated().store(after, Ordering::Relaxed);
+        return;
     }
     free_slow(ptr);
+}
+
+/// Keeps a block whose stack, at `fast` in `slot`, says that it is full. For a class of which the thread takes no blocks this is
+/// mostly all: a function without a frame.
+#[cold]
+#[inline(never)]
+fn free_full(ptr: *mut u8, slot: &'static Slot, fast: usize) {
+    if slot.cache.push_one_way(arena::class_of_offset(fast), ptr) {
+        slot.count_free_own(stack_at(slot, fast).size() as u64);
+    } else {
+        free_block(ptr);
+    }
 }
 
 /// Of null this is all, which programs free about as often as blocks: a function without a frame.

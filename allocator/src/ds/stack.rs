@@ -13,7 +13,8 @@
 //!
 //! I-STACK-1: `lo <= top <= hi`, all inside one array, or all null (closed: empty and full at once). I-STACK-2: only
 //! the owner thread (for an explicit cache, the one thread that the client says) calls anything here; therefore the
-//! fields are plain cells, which the compiler can use as memory operands. Fields: all `owner`.
+//! fields are plain cells, which the compiler can use as memory operands. Fields: all `owner`. I-STACK-3: a [`Beyond`] is null or the
+//! end of its stack's array, and `hi` may be lower than that.
 
 use core::arch::asm;
 use core::cell::Cell;
@@ -36,6 +37,26 @@ unsafe impl Sync for Stack {}
 unsafe impl Send for Stack {}
 
 const _: () = assert!(size_of::<Stack>() == 32);
+
+/// How far a stack may be filled that says that it is full sooner; null = no further.
+pub(crate) struct Beyond(Cell<*mut AtomicPtr<u8>>);
+
+// SAFETY: as for `Stack`: only the stack's thread uses it.
+unsafe impl Sync for Beyond {}
+// SAFETY: as above.
+unsafe impl Send for Beyond {}
+
+impl Beyond {
+    /// No further.
+    pub(crate) const fn none() -> Beyond {
+        Beyond(Cell::new(core::ptr::null_mut()))
+    }
+
+    /// No further, from now on: for a stack that is empty, or moves to another array.
+    pub(crate) fn reset(&self) {
+        self.0.set(core::ptr::null_mut());
+    }
+}
 
 impl Stack {
     /// Empty and full at once.
@@ -106,6 +127,36 @@ impl Stack {
         fetch_for_writing(block);
         self.top.set(top.wrapping_add(1));
         true
+    }
+
+    /// As [`Stack::push`] for a full stack, without fetching the block: up to where `beyond`, this stack's, says.
+    #[inline(always)]
+    pub(crate) fn push_beyond(&self, beyond: &Beyond, block: *mut u8) -> bool {
+        let top = self.top.get();
+        if top >= beyond.0.get() {
+            return false;
+        }
+        // SAFETY: `top` lies in the array, before its end, by the test and I-STACK-3.
+        let element = unsafe { &*top };
+        element.store(block, Ordering::Relaxed);
+        let above = top.wrapping_add(1);
+        self.hi.set(above);
+        self.top.set(above);
+        true
+    }
+
+    /// Makes the stack full as it is: what comes next goes beyond that, by the slow path. `room` is the slice given to `open`.
+    pub(crate) fn begin_beyond(&self, room: &'static [AtomicPtr<u8>], beyond: &Beyond) {
+        self.hi.set(self.top.get());
+        beyond.0.set(room.as_ptr_range().end.cast_mut());
+    }
+
+    /// Takes back what [`Stack::begin_beyond`] did, if it was called.
+    pub(crate) fn end_beyond(&self, room: &'static [AtomicPtr<u8>], beyond: &Beyond) {
+        if !beyond.0.get().is_null() {
+            self.hi.set(room.as_ptr_range().end.cast_mut());
+            beyond.0.set(core::ptr::null_mut());
+        }
     }
 
     /// Blocks the fast path can take.
@@ -204,5 +255,29 @@ mod tests {
         assert_eq!((stack.size(), stack.room()), (64, 4));
         stack.close();
         assert!(stack.pop().is_none() && !stack.push(block(1)));
+    }
+
+    #[test]
+    fn a_stack_that_says_it_is_full_goes_on_to_its_end() {
+        let room: &'static [AtomicPtr<u8>] =
+            Box::leak((0..4).map(|_| AtomicPtr::default()).collect::<Vec<_>>().into_boxed_slice());
+        let (stack, beyond) = (Stack::closed(), Beyond::none());
+        assert!(!stack.push_beyond(&beyond, block(1)));
+        stack.open(room, 64);
+        assert!(!stack.push_beyond(&beyond, block(1)) && stack.push(block(1)));
+        stack.begin_beyond(room, &beyond);
+        for i in 2..=4 {
+            assert!(!stack.push(block(i)) && stack.push_beyond(&beyond, block(i)));
+        }
+        assert!(!stack.push(block(5)) && !stack.push_beyond(&beyond, block(5)));
+        // Up to where it was once, blocks come by the fast path.
+        assert_eq!((stack.pop(), stack.pop()), (Some(block(4)), Some(block(3))));
+        stack.begin_beyond(room, &beyond);
+        assert!(stack.push_beyond(&beyond, block(6)));
+        assert_eq!(stack.pop(), Some(block(6)));
+        assert!(stack.push(block(7)) && !stack.push(block(8)));
+        stack.end_beyond(room, &beyond);
+        assert!(stack.push(block(8)) && !stack.push_beyond(&beyond, block(9)));
+        assert_eq!((stack.len(room), stack.pop()), (4, Some(block(8))));
     }
 }

@@ -11,7 +11,9 @@
 //! up after it had run empty is too small for what its thread does, and its limit doubles instead, up to [`most_slots`].
 //! One way: a thread that takes blocks and frees none, or frees blocks and takes none, only pays for each batch; so a stack that runs
 //! empty [`MISSES_IN_A_ROW`] times without being full, or fills up again with nothing taken of what the last flush left (below the
-//! floor, which rises to the top then), doubles up to [`most_slots_one_way`], and gives nearly all back after that.
+//! floor, which rises to the top then), doubles up to [`most_slots_one_way`], and gives nearly all back after that. While none of what
+//! comes is taken, the stack says that it is full, and blocks are pushed beyond that by the slow path ([`Cache::push_one_way`]), which
+//! leaves them where they are: `free` fetches a block because it is soon written again, and here it would be by another thread.
 //! Collection: one class a step: blocks below the stack's floor went unused since the last visit; three quarters of them
 //! are flushed, and the limit sinks by as much, or to the half if nothing was used; then the floor rises to the top. So an
 //! idle class loses its blocks within a few rounds.
@@ -28,7 +30,7 @@ use crate::arenas;
 use crate::base;
 use crate::bin::{Chains, extent_of};
 use crate::ds::link::Slice;
-use crate::ds::stack::Stack;
+use crate::ds::stack::{Beyond, Stack};
 use crate::prim::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crate::prof::lives::Live;
 use crate::ptr::BlockPtr;
@@ -133,6 +135,8 @@ struct Tuning {
     fill: AtomicU32,
     /// How often the stack ran empty since it was last full or grew.
     misses: AtomicU32,
+    /// Where the array ends while blocks come and none goes out again: the stack says that it is full then.
+    beyond: Beyond,
 }
 
 impl Tuning {
@@ -142,6 +146,7 @@ impl Tuning {
             limit: AtomicU32::new(0),
             fill: AtomicU32::new(FIRST_FILL),
             misses: AtomicU32::new(0),
+            beyond: Beyond::none(),
         }
     }
 
@@ -190,6 +195,7 @@ impl Cache {
             tuning.limit.store(slots(class) as u32, Ordering::Relaxed);
             tuning.fill.store(first_fill(class), Ordering::Relaxed);
             tuning.misses.store(0, Ordering::Relaxed);
+            tuning.beyond.reset();
             if size_of_index(class) <= max_bytes {
                 stack.open(tuning.slots(), size_of_index(class));
             } else {
@@ -217,7 +223,10 @@ impl Cache {
         self.open.store(false, Ordering::Relaxed);
         self.large.abandon();
         self.shelves.abandon();
-        self.stacks.iter().for_each(Stack::close);
+        for (stack, tuning) in self.stacks.iter().zip(&self.tuning) {
+            stack.close();
+            tuning.beyond.reset();
+        }
     }
 
     /// Gives every block back.
@@ -282,6 +291,7 @@ impl Cache {
         }
         let tuning = self.tuning.get(class)?;
         let room = tuning.slots();
+        stack.end_beyond(room, &tuning.beyond);
         if stack.floor(room) > 0 {
             // The reserve below the floor is needed after all.
             stack.set_floor(room, 0);
@@ -307,7 +317,7 @@ impl Cache {
     /// Keeps a freed block, making room first if need be; false when the class has no open stack.
     pub(crate) fn free(&self, class: usize, block: BlockPtr, arena: &Arena) -> bool {
         let Some(stack) = self.stacks.get(class) else { return false };
-        if stack.push(block.0) {
+        if stack.push(block.0) || self.push_one_way(class, block.0) {
             return true;
         }
         if !stack.is_open() {
@@ -322,19 +332,35 @@ impl Cache {
                 len
             } else {
                 let keep = match len {
-                    LONG.. => len / 4,
                     _ if is_idle => len / 16,
+                    LONG.. => len / 4,
                     _ => len / 2,
                 };
                 self.flush(class, keep, arena);
                 arena.tick(1);
                 keep
             };
-            if len < LONG {
-                stack.set_floor(self.room_of(class), kept);
+            let room = self.room_of(class);
+            if len < LONG || is_idle {
+                stack.set_floor(room, kept);
+            }
+            if let Some(tuning) = self.tuning.get(class) {
+                if is_idle {
+                    stack.begin_beyond(room, &tuning.beyond);
+                } else {
+                    stack.end_beyond(room, &tuning.beyond);
+                }
             }
         }
-        stack.push(block.0)
+        stack.push(block.0) || self.push_one_way(class, block.0)
+    }
+
+    /// Keeps a block of a class of which none goes out again, without bringing it into the processor's cache, where another one's
+    /// would miss it; false for other classes, or when the array is full.
+    #[inline(always)]
+    pub(crate) fn push_one_way(&self, class: usize, block: *mut u8) -> bool {
+        let (Some(stack), Some(tuning)) = (self.stacks.get(class), self.tuning.get(class)) else { return false };
+        stack.push_beyond(&tuning.beyond, block)
     }
 
     /// Doubles the limit of a full stack that had run empty before; false when it stays as it is.
@@ -363,6 +389,7 @@ impl Cache {
             tuning.room.set(new_room);
         }
         tuning.limit.store(more as u32, Ordering::Relaxed);
+        tuning.beyond.reset();
         stack.move_to(room, tuning.slots());
         true
     }
@@ -389,6 +416,7 @@ impl Cache {
             let limit = (tuning.limit() - spare_room).max(slots(class));
             if limit < tuning.limit() && stack.len(room) <= limit {
                 tuning.limit.store(limit as u32, Ordering::Relaxed);
+                tuning.beyond.reset();
                 stack.move_to(room, tuning.slots());
             }
         }
@@ -549,6 +577,14 @@ mod tests {
             assert!(giver.free(class, BlockPtr(*block), to));
         }
         assert_eq!(giver.tuning[class].limit(), one_way);
+        // Its stack takes no block by the fast path until blocks go out again.
+        let stack = &giver.stacks[class];
+        let (len, block) = (stack.len(giver.room_of(class)), BlockPtr(taken(&taker, class, from, 1)[0]));
+        assert!(len + 1 < one_way && !stack.push(block.0) && giver.free(class, block, to) && !stack.push(block.0));
+        assert_eq!(stack.len(giver.room_of(class)), len + 1);
+        let again = taken(&giver, class, to, len + 2);
+        assert!(stack.room() > 0 && again.iter().all(|block| giver.free(class, BlockPtr(*block), to)));
+        assert_eq!(again.first(), Some(&block.0));
         // A number that goes up and down does not make the stack grow.
         let both = Cache::closed();
         assert!(both.open(1 << 15));
