@@ -68,11 +68,7 @@ impl Sampler {
                 // The tail looks like the whole.
                 return fixed(TAIL + minus_log(self.next()));
             }
-            let [edge, inner] = EDGES[layer];
-            let below = density(edge);
-            // Below the curve: y < exp(-x).
-            let y = below + fraction(self.next()) * (density(inner) - below);
-            if y < density(x) {
+            if is_below(layer, x, fraction(self.next())) {
                 return fixed(x);
             }
             let random = self.next();
@@ -93,6 +89,18 @@ impl Sampler {
         // One more than the whole bytes below it: the same as rounding up, but for whole draws, which are none.
         (self.exponential() >> (LG_UNIT - lg.min(LG_UNIT))).min(MAX_DISTANCE - 1) + 1
     }
+}
+
+/// True for a point below the curve, `y < exp(-x)`, which lies at `x` of a layer and `share` of the layer's height up. The curve
+/// lies below its chord and above its tangents, which decides for most points without an exponential.
+#[inline(always)]
+fn is_below(layer: usize, x: f64, share: f64) -> bool {
+    let ([edge, inner], [below, height]) = (EDGES[layer], HEIGHTS[layer]);
+    if share * (edge - inner) > edge - x {
+        return false;
+    }
+    let y = below + share * height;
+    y < below * (1.0 + (edge - x)) || y < (below + height) * (1.0 - (x - inner)) || y < density(x)
 }
 
 /// In 0..1, by 53 bits; the low bits of `random`, which choose the layer, are not among them.
@@ -116,13 +124,29 @@ const TAIL_DENSITY: f64 = 0.002_290_875_438_632_671;
 /// The lowest is a rectangle as large as the rectangle and the tail. 1 KiB.
 static EDGES: [[f64; 2]; LAYERS] = edges();
 
+/// Of each layer: the density where it ends, and what it rises above that. 1 KiB.
+static HEIGHTS: [[f64; 2]; LAYERS] = {
+    const TABLE: [[f64; 2]; LAYERS] = edges();
+    let mut heights = [[0.0; 2]; LAYERS];
+    let (mut below, mut layer) = (TAIL_DENSITY, 1);
+    while layer < LAYERS {
+        let height = AREA / TABLE[layer][0];
+        heights[layer] = [below, height];
+        below += height;
+        layer += 1;
+    }
+    heights
+};
+
+/// Of a layer.
+const AREA: f64 = (TAIL + 1.0) * TAIL_DENSITY;
+
 const fn edges() -> [[f64; 2]; LAYERS] {
-    let area = (TAIL + 1.0) * TAIL_DENSITY;
     let mut table = [[0.0; 2]; LAYERS];
-    table[0] = [area / TAIL_DENSITY, TAIL];
+    table[0] = [AREA / TAIL_DENSITY, TAIL];
     let (mut width, mut height, mut layer) = (TAIL, TAIL_DENSITY, 1);
     while layer < LAYERS {
-        height += area / width;
+        height += AREA / width;
         let inner = if layer == LAYERS - 1 { 0.0 } else { minus_log_of(height * (1_u64 << 53) as f64, &MIDDLES) };
         table[layer] = [width, inner];
         width = inner;
