@@ -21,7 +21,7 @@
 use core::arch::{asm, global_asm};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-use jeprobe_alloc::api::{self, Place};
+use jeprobe_alloc::api;
 use jeprobe_alloc::prof::Caller;
 use jeprobe_alloc::{conf, diag};
 
@@ -204,11 +204,7 @@ extern "C" fn attempt(size: usize, align: usize, pc: u64, sp: u64, bp: u64) -> *
 #[inline(never)]
 extern "C" fn attempt_rest(size: usize, align: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
     let caller = Caller::new(pc, sp, bp);
-    let block = if align == 0 {
-        api::malloc_rest(size, caller)
-    } else {
-        api::allocate_for(size, align, false, Place::default(), caller)
-    };
+    let block = if align == 0 { api::malloc_rest(size, caller) } else { api::memalign_rest(size, align, caller) };
     if block.is_null() && conf::options().experimental_infallible_new {
         give_up(size);
     }

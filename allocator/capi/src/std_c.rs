@@ -13,7 +13,7 @@ use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::NonNull;
 
-use jeprobe_alloc::api::{self, Outlook, Place, foreign};
+use jeprobe_alloc::api::{self, Outlook, foreign};
 use jeprobe_alloc::conf::{self, ZeroRealloc};
 use jeprobe_alloc::diag::Line;
 use jeprobe_alloc::prof::Caller;
@@ -323,7 +323,7 @@ fn aligned_for(align: usize, size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_v
     let caller = Caller::new(pc, sp, bp);
     match api::memalign_sampled(size, align, caller) {
         Some(block) => block.cast(),
-        None => api::allocate_for(size, align, false, Place::default(), caller).cast(),
+        None => api::memalign_rest(size, align, caller).cast(),
     }
 }
 

@@ -151,6 +151,41 @@ fn sampled_at_hand(size: usize, requested: usize, caller: Caller) -> Option<*mut
     Some(hand.take().block())
 }
 
+/// As [`sampled_at_hand`], which left it over: once more, if all that was missing were things to have at hand.
+#[inline]
+fn sampled_once_stocked(size: usize, requested: usize, caller: Caller) -> Option<*mut u8> {
+    if size > SMALL_MAX {
+        return None;
+    }
+    let slot = thread::slot();
+    let class = sizeclass::small_index(size);
+    if slot.sample_comes(sizeclass::size_of_index(class)) {
+        stocked(slot, class, size, requested, caller)
+    } else {
+        None
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn stocked(slot: &'static Slot, class: usize, size: usize, requested: usize, caller: Caller) -> Option<*mut u8> {
+    if slot.is_closed() || !slot.cache.is_open() || !prof::wanted(slot.prof()) {
+        return None;
+    }
+    let drew = prof::draw_ahead(slot.prof());
+    let fetched = slot.arena().is_some_and(|arena| slot.cache.fetch_for_samples(class, arena));
+    if drew || fetched { sampled_at_hand(size, requested, caller) } else { None }
+}
+
+/// What [`memalign_sampled`] leaves over; null without memory.
+#[inline]
+pub fn memalign_rest(size: usize, align: usize, caller: Caller) -> *mut u8 {
+    match padded(size, align).and_then(|padded| sampled_once_stocked(padded, size, caller)) {
+        Some(block) => block,
+        None => allocate_for(size, align, false, Place::default(), caller),
+    }
+}
+
 /// What [`malloc_sampled`] leaves over.
 #[inline(always)]
 pub fn malloc_rest(size: usize, caller: Caller) -> *mut u8 {
@@ -178,6 +213,9 @@ fn sampled(size: usize, caller: Caller) -> Option<*mut u8> {
     let usable = sizeclass::size_of_index(class);
     if !slot.sample_comes(usable) || slot.is_closed() || !slot.cache.is_open() || !prof::wanted(slot.prof()) {
         return None;
+    }
+    if let Some(block) = stocked(slot, class, size, size, caller) {
+        return Some(block);
     }
     let live = slot.cache.kept_for_sample(class)?;
     slot.count_alloc(usable);
@@ -242,10 +280,14 @@ pub fn calloc_sampled(count: usize, size: usize, caller: Caller) -> Option<*mut 
 #[cold]
 #[inline(never)]
 pub fn calloc_rest(count: usize, size: usize, caller: Caller) -> *mut u8 {
-    match count.checked_mul(size) {
-        Some(bytes) => allocate_for(bytes, 1, true, Place::default(), caller),
-        None => core::ptr::null_mut(),
+    let Some(bytes) = count.checked_mul(size) else { return core::ptr::null_mut() };
+    if let Some(block) = sampled_once_stocked(bytes, bytes, caller) {
+        let usable = sizeclass::size_of_index(sizeclass::small_index(bytes));
+        // SAFETY: the block has `usable` bytes and nobody else knows it.
+        unsafe { zero(block, usable) };
+        return block;
     }
+    allocate_for(bytes, 1, true, Place::default(), caller)
 }
 
 /// A block of at least `size` bytes at a multiple of `align` (a power of two; 1 = no wish), zeroed if asked for, from

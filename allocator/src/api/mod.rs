@@ -11,7 +11,7 @@ pub mod realloc;
 
 pub use alloc::{
     allocate, allocate_for, calloc, calloc_cached, calloc_rest, calloc_sampled, malloc, malloc_cached, malloc_rest,
-    malloc_sampled, malloc_slow, malloc_slow_for, memalign, memalign_cached, memalign_sampled,
+    malloc_sampled, malloc_slow, malloc_slow_for, memalign, memalign_cached, memalign_rest, memalign_sampled,
 };
 pub use flags::{CacheChoice, Flags, Place};
 pub use free::{arena_of_ptr, free, free_placed, usable_size};

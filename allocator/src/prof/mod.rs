@@ -31,10 +31,10 @@ mod way;
 pub use self::dump::DumpError;
 pub use self::lives::Live;
 pub use self::recorder::{
-    NameError, Object, Outcome, ThreadProf, active, boot, dump, free, interval_bytes, leave, lg_sample, postfork_child,
-    postfork_parent, prefork, quick, quick_free, redraw, reset, sample, serve_requests, set_active, set_gauges,
-    set_prefix, set_thread_active, set_thread_active_init, set_thread_name, thread_active, thread_active_init,
-    thread_exit, thread_init, thread_name, wanted,
+    NameError, Object, Outcome, ThreadProf, active, boot, draw_ahead, dump, free, interval_bytes, leave, lg_sample,
+    postfork_child, postfork_parent, prefork, quick, quick_free, redraw, reset, sample, serve_requests, set_active,
+    set_gauges, set_prefix, set_thread_active, set_thread_active_init, set_thread_name, thread_active,
+    thread_active_init, thread_exit, thread_init, thread_name, wanted,
 };
 pub(crate) use self::recorder::{give_map, take_map};
 pub use self::records::{RootCell, jeprobe_root};

@@ -55,11 +55,13 @@ use crate::sys;
 /// Distance of a thread that comes before `boot`: it asks again with its next allocation. Only the booting thread and
 /// those started while it boots do.
 const BEFORE_BOOT_BYTES: u64 = 1;
-/// Distances that a thread draws ahead. So many samples in a row may have the time of the one before them, and what else goes
-/// by time waits for as many.
+/// Distances that a thread draws ahead.
 const DRAWS: usize = 16;
 /// Who takes that many samples within this time takes them the quick way.
 const OFTEN_NS: u64 = 10_000_000;
+/// Times that a thread draws between two looks at the clock if all of them lie within `OFTEN_NS`. So many samples in a row, times
+/// `DRAWS`, may have the time of the one before them, and what else goes by time waits for as many.
+const ROUNDS: u32 = 4;
 
 static THREAD_ACTIVE_INIT: AtomicBool = AtomicBool::new(true);
 /// Mixed into every generator's seed; set at boot.
@@ -88,9 +90,10 @@ pub struct ThreadProf {
     /// When the thread last looked at the clock, and when it last drew distances, ns.
     seen_ns: Cell<u64>,
     drew_ns: Cell<u64>,
-    /// Distances were drawn since the thread last looked at the clock; the thread draws them often.
-    drew: Cell<bool>,
-    often: Cell<bool>,
+    /// Times that distances were drawn since the thread last looked at the clock, and how many there may be: none for who draws
+    /// them seldom.
+    drew: Cell<u32>,
+    rounds: Cell<u32>,
     /// Bytes allocated by the thread when it last reached a sample point.
     counted_bytes: Cell<u64>,
     depth: Cell<u32>,
@@ -124,8 +127,8 @@ impl ThreadProf {
         control: Cell::new(Control::NONE),
         seen_ns: Cell::new(0),
         drew_ns: Cell::new(0),
-        drew: Cell::new(false),
-        often: Cell::new(false),
+        drew: Cell::new(0),
+        rounds: Cell::new(0),
         counted_bytes: Cell::new(0),
         depth: Cell::new(0),
         active: Cell::new(true),
@@ -152,24 +155,34 @@ impl ThreadProf {
         let lg = lg_sample();
         self.drawn_lg.set(lg);
         let mut sampler = self.sampler.get();
-        self.draws.iter().for_each(|draw| draw.set(sampler.distance(lg)));
         let distance = sampler.distance(lg);
         self.sampler.set(sampler);
-        self.draws_left.set(DRAWS as u32);
-        self.drew.set(true);
+        self.draw_ahead(lg);
         distance
+    }
+
+    #[inline]
+    fn draw_ahead(&self, lg: u32) {
+        let mut sampler = self.sampler.get();
+        self.draws.iter().for_each(|draw| draw.set(sampler.distance(lg)));
+        self.sampler.set(sampler);
+        self.draws_left.set(DRAWS as u32);
+        self.drew.set(self.drew.get() + 1);
     }
 
     /// Opens the way of [`quick`], until something changes or the distances that wait are used up. `now_ns`: about now.
     #[inline]
     fn open_quick(&self, now_ns: u64) {
         self.seen_ns.set(now_ns);
-        if self.drew.replace(false) {
-            self.often.set(now_ns.wrapping_sub(self.drew_ns.replace(now_ns)) < OFTEN_NS);
+        let drew = self.drew.replace(0);
+        if drew != 0 {
+            let took_ns = now_ns.wrapping_sub(self.drew_ns.replace(now_ns)) / u64::from(drew);
+            let rounds = if took_ns < OFTEN_NS / u64::from(ROUNDS) { ROUNDS } else { 1 };
+            self.rounds.set(if took_ns < OFTEN_NS { rounds } else { 0 });
         }
         let control = jeprobe_root.control();
         let lg = control.lg_sample().min(63);
-        if self.often.get()
+        if self.rounds.get() != 0
             && control.is_plain()
             && self.active.get()
             && interval_bytes() == 0
@@ -296,12 +309,12 @@ pub fn quick<T: Deref<Target = Live>>(
     if !jeprobe_root.is_still(&thread.control) || hooks::alloc_wanted() {
         return None;
     }
+    let left = thread.draws_left.get().wrapping_sub(1);
+    let distance = thread.draws.get(left as usize)?.get();
     let trace = thread.trace.take()?;
     let tctx = backtrace::familiar(&trace, thread.stack.get().high, caller);
     thread.put_trace(trace);
     let tctx = tctx?;
-    let left = thread.draws_left.get().wrapping_sub(1);
-    let distance = thread.draws.get(left as usize)?.get();
     let weight = thread.weights.at_hand(usable as u64)?;
     let record = thread.record.get()?;
     let object = take()?;
@@ -315,6 +328,18 @@ pub fn quick<T: Deref<Target = Live>>(
     table::record_current(record, tctx, &sample);
     thread.draws_left.set(left);
     Some((distance, object))
+}
+
+/// Draws distances for [`quick`], where all that it had are used up and nothing but them is missing. False, with nothing done,
+/// otherwise, and when the thread is to look at the clock before it draws.
+pub fn draw_ahead(thread: &ThreadProf) -> bool {
+    let due = thread.draws_left.get() == 0 && thread.drew.get() + 1 < thread.rounds.get();
+    // The way is open: the distances are those of the mean in force.
+    let due = due && jeprobe_root.is_still(&thread.control);
+    if due {
+        thread.draw_ahead(thread.drawn_lg.get());
+    }
+    due
 }
 
 /// A thread reached its sample point with the allocation of `usable` bytes; of `object`, unless that is one that cannot
@@ -749,15 +774,40 @@ mod tests {
     #[test]
     fn the_quick_way_is_open_to_who_draws_often_only() {
         let thread = ThreadProf::NEW;
-        let open = |at_ns| {
-            thread.drew.set(true);
+        let open = |drew, at_ns| {
+            thread.drew.set(drew);
             thread.open_quick(at_ns);
-            thread.often.get()
+            thread.rounds.get()
         };
         let began_ns = 1_000_000_000_000;
-        assert!(!open(began_ns));
-        assert!(open(began_ns + OFTEN_NS - 1));
-        assert!(!open(began_ns + 2 * OFTEN_NS));
-        assert_eq!(thread.seen_ns.get(), began_ns + 2 * OFTEN_NS);
+        assert_eq!(open(1, began_ns), 0);
+        assert_eq!(open(1, began_ns + OFTEN_NS - 1), 1);
+        assert_eq!(open(1, began_ns + 2 * OFTEN_NS), 0);
+        assert_eq!(open(1, began_ns + 2 * OFTEN_NS + OFTEN_NS / 4 - 1), ROUNDS);
+        // Nothing was drawn.
+        assert_eq!(open(0, began_ns + 4 * OFTEN_NS), ROUNDS);
+        assert_eq!(open(4, began_ns + 4 * OFTEN_NS), 1);
+        assert_eq!(thread.seen_ns.get(), began_ns + 4 * OFTEN_NS);
+    }
+
+    #[test]
+    fn the_quick_way_draws_a_few_times_before_it_looks_at_the_clock() {
+        let thread = ThreadProf::NEW;
+        thread.draw();
+        thread.draws_left.set(0);
+        thread.rounds.set(ROUNDS);
+        assert!(!draw_ahead(&thread), "the way is closed");
+        // Other tests may change what the root says.
+        let drawn = |rounds| {
+            (0..1000).any(|_| {
+                thread.drew.set(1);
+                thread.rounds.set(rounds);
+                thread.draws_left.set(0);
+                thread.control.set(jeprobe_root.control());
+                draw_ahead(&thread) && thread.draws_left.get() == DRAWS as u32 && thread.drew.get() == 2
+            })
+        };
+        assert!(drawn(ROUNDS) && drawn(3) && !drawn(2) && !drawn(0));
+        assert!(!draw_ahead(&thread), "there are some left");
     }
 }

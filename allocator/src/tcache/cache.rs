@@ -258,6 +258,11 @@ impl Cache {
         self.shelves.last(class)
     }
 
+    /// Fetches regions for blocks that are sampled; false when there were some, or are none to be had.
+    pub(crate) fn fetch_for_samples(&self, class: usize, arena: &Arena) -> bool {
+        self.shelves.fetch(class, arena)
+    }
+
     /// Room for the region of a block that was sampled.
     #[inline(always)]
     pub(crate) fn room_for_sampled(&self, class: usize) -> Option<Room> {

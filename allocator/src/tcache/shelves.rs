@@ -135,6 +135,14 @@ impl Shelves {
         row.pop()
     }
 
+    /// Fetches regions for a shelf that is empty; false when it was not, or there is none, or no memory.
+    pub(super) fn fetch(&self, class: usize, arena: &Arena) -> bool {
+        self.row(class).filter(|row| row.len() == 0).is_some_and(|row| {
+            row.fill(class, arena);
+            row.len() != 0
+        })
+    }
+
     /// Makes the shelves; a region for now.
     #[cold]
     #[inline(never)]
@@ -345,6 +353,17 @@ mod tests {
         }
         shelves.flush(arena);
         assert!((0..NBINS).all(|class| arena.bin_stats(class).live == 0));
+    }
+
+    #[test]
+    fn an_empty_shelf_is_filled_ahead_of_a_sample() {
+        let arena = arenas::create().expect("arena");
+        let shelves = Shelves::none();
+        assert!(!shelves.fetch(3, arena), "there is no shelf yet");
+        let first = shelves.take(3, arena).expect("memory");
+        assert!(shelves.fetch(3, arena) && !shelves.fetch(3, arena));
+        assert!(shelves.kept(3).is_some_and(|live| live.block() != first.block()));
+        put(&shelves, 3, first, arena);
     }
 
     #[test]
