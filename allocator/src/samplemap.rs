@@ -7,7 +7,7 @@
 //! A slab of sampled blocks has a map from its first region on to its end. A large block has one while it is a live sample;
 //! then the map also keeps its usable bytes, for which the descriptor has no room beside the link.
 //!
-//! Maps are never freed: those of slabs that ended wait here, by class. Their lock is taken under that of a bin. A place is
+//! Maps are never freed: those of slabs that ended wait here, by class, with the records in their places. Their lock is taken under that of a bin. A place is
 //! changed by the owner of its region: the client's thread, or the one that keeps the region for its next sample.
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,7 @@ use crate::sizeclass::{NBINS, slab_shape};
 use crate::sync::mutex::Mutex;
 use crate::sync::rank::Rank;
 
-/// Null, or the record of the block there.
+/// Null, or the record of the blocks there.
 pub(crate) type Place = RecordLink<LiveCell>;
 
 /// The places of one run of pages.

@@ -160,11 +160,10 @@ fn free_sampled_slow(slot: &'static Slot, live: Live, extent: &'static Extent) -
     if let Some(arena) = slot.arena() {
         slot.cache.make_room(extent.class(), arena);
     }
-    if !slot.cache.free_sampled(extent.class(), live) {
-        let block = lives::unbind(live);
-        if let Some(owner) = arenas::get(extent.arena()) {
-            owner.free_small(extent, BlockPtr(block));
-        }
+    if !slot.cache.free_sampled(extent.class(), live)
+        && let Some(owner) = arenas::get(extent.arena())
+    {
+        owner.free_small(extent, BlockPtr(live.block()));
     }
     true
 }
@@ -236,7 +235,7 @@ fn end_sample_slow(slot: &Slot, block: BlockPtr, extent: &'static Extent, usable
     if extent.is_slab() {
         if let Some(live) = lives::find(block.0, extent) {
             prof::free(slot.prof(), live, usable);
-            lives::unbind(live);
+            live.rest();
         }
     } else if let Some(map) = Arena::end_sample(extent) {
         end_large_sample(slot, map, usable);

@@ -293,11 +293,9 @@ impl Shelf {
         }
         let batch = [const { AtomicPtr::new(core::ptr::null_mut()) }; BATCH];
         let batch = batch.get(..count).unwrap_or(&batch);
-        let mut binder = Binder::new();
         for (place, live) in batch.iter().zip(self.records.iter().filter_map(Record::get)) {
-            place.store(binder.unbind(live), Ordering::Relaxed);
+            place.store(live.block(), Ordering::Relaxed);
         }
-        drop(binder);
         let foreign = arena.put_sampled(class, batch);
         // Of other arenas: other threads allocated them, or this one when it was bound to another.
         for place in batch.iter().take(foreign) {
