@@ -59,6 +59,10 @@ fn sampled_blocks_of_every_entry_point_are_those_of_its_caller() {
         ("aligned_alloc", "64"),
         ("posix_memalign", "64"),
         ("new_aligned", "64"),
+        ("mallocx", "48"),
+        ("mallocx_zeroed", "48"),
+        ("mallocx_aligned", "64"),
+        ("rallocx", "48"),
     ] {
         for (fact, want) in [("objects", "300"), ("bytes each", bytes), ("stacks", "1"), ("dirty bytes", "0")] {
             assert_eq!(facts.get(&format!("{entry}.{fact}")), want, "{entry}: {fact}");

@@ -24,6 +24,7 @@ static void *held[HELD];
 
 /* operator new(size, align), where a C++ runtime or the allocator has it. */
 static void *(*new_aligned)(size_t, size_t);
+static void *(*mallocx)(size_t, int), *(*rallocx)(void *, size_t, int);
 
 ENTRY(malloc, block = malloc(BYTES))
 ENTRY(calloc, block = calloc(1, BYTES))
@@ -35,6 +36,10 @@ ENTRY(memalign, block = memalign(32, BYTES))
 ENTRY(aligned_alloc, block = aligned_alloc(32, BYTES))
 ENTRY(posix_memalign, MUST(posix_memalign(&block, 32, BYTES) == 0))
 ENTRY(new_aligned, block = new_aligned(BYTES, 32))
+ENTRY(mallocx, block = mallocx(BYTES, 0))
+ENTRY(mallocx_zeroed, block = mallocx(BYTES, 0x40))
+ENTRY(mallocx_aligned, block = mallocx(BYTES, 5))
+ENTRY(rallocx, block = rallocx(malloc(BYTES + 2000), BYTES, 0))
 
 static int (*control)(const char *, void *, size_t *, void *, size_t);
 
@@ -43,7 +48,7 @@ static void measure(const char *name, void (*make)(void), char *low, char *high,
 	size_t dirty = 0;
 	for (int round = 0;; round++) {
 		make();
-		int zeroed = make == make_calloc || make == make_large;
+		int zeroed = make == make_calloc || make == make_large || make == make_mallocx_zeroed;
 		for (int i = 0; i < HELD; i++) {
 			size_t size = malloc_usable_size(held[i]);
 			for (size_t at = 0; zeroed && at < size; at++)
@@ -87,7 +92,9 @@ int main(int count, char **arguments)
 	MUST(count == 2);
 	control = (int (*)(const char *, void *, size_t *, void *, size_t))dlsym(RTLD_DEFAULT, "mallctl");
 	new_aligned = (void *(*)(size_t, size_t))dlsym(RTLD_DEFAULT, "_ZnwmSt11align_val_t");
-	MUST(control && new_aligned);
+	mallocx = (void *(*)(size_t, int))dlsym(RTLD_DEFAULT, "mallocx");
+	rallocx = (void *(*)(void *, size_t, int))dlsym(RTLD_DEFAULT, "rallocx");
+	MUST(control && new_aligned && mallocx && rallocx);
 	MEASURE(malloc);
 	MEASURE(calloc);
 	MEASURE(realloc);
@@ -98,5 +105,9 @@ int main(int count, char **arguments)
 	MEASURE(aligned_alloc);
 	MEASURE(posix_memalign);
 	MEASURE(new_aligned);
+	MEASURE(mallocx);
+	MEASURE(mallocx_zeroed);
+	MEASURE(mallocx_aligned);
+	MEASURE(rallocx);
 	return 0;
 }

@@ -2,25 +2,74 @@
 
 use core::ffi::{c_int, c_void};
 
-use jeprobe_alloc::api::{self, Flags};
+use jeprobe_alloc::api::{self, CacheChoice, Flags, Outlook, Place};
+use jeprobe_alloc::prof::Caller;
 use jeprobe_alloc::sizeclass;
+
+use super::std_c::hand_on;
 
 /// Allocates at least `size` bytes as `flags` say.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallocx(size: usize, flags: c_int) -> *mut c_void {
-    if flags == 0 {
-        return api::malloc(size).cast();
+    if flags == 0
+        && let Some(block) = api::malloc_cached(size)
+    {
+        return block.as_ptr().cast();
     }
-    let flags = Flags(flags);
-    api::allocate(size, flags.align(), flags.zero(), flags.place()).cast()
+    mallocx_slow(size, flags)
 }
+
+hand_on!(mallocx_slow(size: usize, flags: c_int) -> *mut c_void, "rdx", "rcx", "r8", mallocx_for);
+
+extern "C" fn mallocx_for(size: usize, flags: c_int, pc: u64, sp: u64, bp: u64) -> *mut c_void {
+    let (flags, caller) = (Flags(flags), Caller::new(pc, sp, bp));
+    let block = match (flags.align(), flags.zero(), flags.place()) {
+        (1, false, DEFAULT) => api::malloc_slow_for(size, caller),
+        (1, true, DEFAULT) => match api::calloc_cached(1, size) {
+            Some(block) => block.as_ptr(),
+            None => api::calloc_sampled(1, size, caller).unwrap_or_else(|| api::calloc_rest(1, size, caller)),
+        },
+        (align, false, DEFAULT) => match api::memalign_cached(size, align) {
+            Some(block) => block.as_ptr(),
+            None => {
+                api::memalign_sampled(size, align, caller).unwrap_or_else(|| api::memalign_rest(size, align, caller))
+            }
+        },
+        (align, zero, place) => api::allocate_for(size, align, zero, place, caller),
+    };
+    block.cast()
+}
+
+/// Nothing said of cache and arena.
+const DEFAULT: Place = Place { cache: CacheChoice::Automatic, arena: None };
 
 /// Resizes a block, moving it if need be.
 #[unsafe(no_mangle)]
 pub extern "C" fn rallocx(ptr: *mut c_void, size: usize, flags: c_int) -> *mut c_void {
-    let flags = Flags(flags);
+    rallocx_slow(ptr, size, flags)
+}
+
+hand_on!(
+    rallocx_slow(ptr: *mut c_void, size: usize, flags: c_int) -> *mut c_void,
+    "rcx", "r8", "r9", rallocx_for
+);
+
+extern "C" fn rallocx_for(ptr: *mut c_void, size: usize, flags: c_int, pc: u64, sp: u64, bp: u64) -> *mut c_void {
+    if flags == 0 {
+        match api::outlook(ptr.cast(), size) {
+            Outlook::Stays => return ptr,
+            Outlook::Moves(bytes) => {
+                // SAFETY: S1 by the contract of the C function, S2 as it was looked at.
+                if let Some(moved) = unsafe { api::realloc_moving(ptr.cast(), size, bytes) } {
+                    return moved.as_ptr().cast();
+                }
+            }
+            Outlook::Rest => {}
+        }
+    }
+    let (flags, caller) = (Flags(flags), Caller::new(pc, sp, bp));
     // SAFETY: S1 by the contract of the C function.
-    unsafe { api::realloc_placed(ptr.cast(), size, flags.align(), flags.zero(), flags.place()) }.cast()
+    unsafe { api::realloc_for(ptr.cast(), size, flags.align(), flags.zero(), flags.place(), caller) }.cast()
 }
 
 /// Resizes a block in place, as far as it goes; its usable size afterwards.

@@ -9,7 +9,6 @@
 //!
 //! No successful call changes errno, and `free` never does.
 
-use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::NonNull;
 
@@ -67,7 +66,7 @@ macro_rules! hand_on {
         #[cold]
         #[unsafe(naked)]
         extern "C" fn $name($($arg: $type),*) -> $result {
-            naked_asm!(
+            core::arch::naked_asm!(
                 concat!("mov ", $pc, ", [rsp]"),
                 concat!("lea ", $sp, ", [rsp + 8]"),
                 concat!("mov ", $bp, ", rbp"),
@@ -77,6 +76,7 @@ macro_rules! hand_on {
         }
     };
 }
+pub(crate) use hand_on;
 
 /// `malloc(3)`.
 #[unsafe(no_mangle)]

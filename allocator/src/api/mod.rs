@@ -15,4 +15,6 @@ pub use alloc::{
 };
 pub use flags::{CacheChoice, Flags, Place};
 pub use free::{arena_of_ptr, free, free_placed, usable_size};
-pub use realloc::{Outlook, outlook, realloc, realloc_moving, realloc_placed, realloc_rest, resize_in_place};
+pub use realloc::{
+    Outlook, outlook, realloc, realloc_for, realloc_moving, realloc_placed, realloc_rest, resize_in_place,
+};

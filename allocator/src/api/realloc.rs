@@ -113,9 +113,18 @@ pub unsafe fn realloc_placed(ptr: *mut u8, size: usize, align: usize, zeroed: bo
     unsafe { realloc_for(ptr, size, align, zeroed, place, Caller::UNKNOWN) }
 }
 
+/// As [`realloc_placed`], for an entry point that knows who called it.
+///
 /// # Safety
 /// S1: as for [`realloc`].
-unsafe fn realloc_for(ptr: *mut u8, size: usize, align: usize, zeroed: bool, place: Place, caller: Caller) -> *mut u8 {
+pub unsafe fn realloc_for(
+    ptr: *mut u8,
+    size: usize,
+    align: usize,
+    zeroed: bool,
+    place: Place,
+    caller: Caller,
+) -> *mut u8 {
     let Some((block, extent)) = emap::lookup(UserPtr(ptr)) else { return foreign::realloc(ptr, size) };
     let Some(old) = usable_of(block, extent) else {
         foreign::misuse("realloc", ptr, " is not the start of a live block");
