@@ -1,7 +1,7 @@
 //! Regions for sampled blocks that a thread keeps, so that a sample and its end seldom take the lock of a bin.
 //!
 //! ```text
-//!   Shelf, two cache lines each ┌ count, idle, fill │ records[0 .. count], oldest first │ … ┐     LiveCell ─► block
+//!   Shelf, four cache lines each ┌ count, idle, fill │ records[0 .. count], oldest first │ … ┐     LiveCell ─► block
 //! ```
 //!
 //! The regions lie in slabs of sampled blocks only, and have their records (`prof/lives.rs`). An empty shelf takes one region
@@ -21,14 +21,14 @@ use crate::ptr::BlockPtr;
 use crate::sizeclass::{NBINS, size_of_index};
 use core::ops::Deref;
 
-/// Regions whose records fit beside the count into two cache lines.
-const PLACES: usize = 15;
+/// Regions whose records fit beside the count into four cache lines.
+const PLACES: usize = 31;
 /// Regions that are fetched at once at most.
 const BATCH: usize = PLACES.div_ceil(2);
 /// Bytes of a class that are kept at most, if that is more than [`LEAST`] regions.
-const MOST_BYTES: usize = 4096;
+const MOST_BYTES: usize = 24576;
 /// Regions that every shelf may keep.
-const LEAST: usize = 4;
+const LEAST: usize = 8;
 
 /// The shelves of all small classes; none before the first sample of a thread.
 pub(super) struct Shelves(Slice<Shelf>);
@@ -45,7 +45,7 @@ struct Shelf {
     records: [Record; PLACES],
 }
 
-const _: () = assert!(size_of::<Shelf>() == 128);
+const _: () = assert!(size_of::<Shelf>() == 256);
 
 /// Visits without use after which half of a shelf goes back: a thread that samples every 512 KiB comes back to a class
 /// after tens of MiB, and makes a visit every 5 MiB.
