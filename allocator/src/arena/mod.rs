@@ -386,19 +386,24 @@ impl Arena {
             // Relaxed, both: two threads that look at once do the same work twice.
             if self.looked_at_ns.load(Ordering::Relaxed) != now_ns {
                 self.looked_at_ns.store(now_ns, Ordering::Relaxed);
-                self.decay(now_ns);
+                self.decay_by(now_ns, true);
             }
         }
     }
 
     /// Lets time pass: brings in remote frees and purges what decay says at `now_ns`.
     pub fn decay(&self, now_ns: u64) {
+        self.decay_by(now_ns, false);
+    }
+
+    /// As above; `by_parts`: a call of the program waits.
+    fn decay_by(&self, now_ns: u64, by_parts: bool) {
         for bin in self.bins {
             bin.collect(self);
         }
         for which in [Which::Dirty, Which::Muzzy] {
             // Separate statement, so that the lock is not held while purging.
-            let limit = self.pages.lock().decay_limit(which, now_ns);
+            let limit = self.pages.lock().decay_limit(which, now_ns, by_parts);
             if let Some(limit) = limit {
                 self.purge_to(which, limit);
             }
@@ -411,7 +416,7 @@ impl Arena {
         let last = self.looked_at_ns.load(Ordering::Relaxed);
         if now_ns.saturating_sub(last) >= IDLE_NS {
             self.looked_at_ns.store(now_ns, Ordering::Relaxed);
-            self.decay(now_ns);
+            self.decay_by(now_ns, true);
         }
     }
 

@@ -42,3 +42,27 @@ fn what_the_system_does_not_take_is_used_again() {
     let stats = arena.page_stats();
     assert_eq!((stats.dirty_bytes, stats.purged_bytes), (0, 8 * MIB as u64));
 }
+
+/// What became due while nobody looked would else make one call of the program wait for all of it.
+#[test]
+fn much_that_is_due_goes_by_parts() {
+    let arena = base::alloc_value(Arena::new(4011, true, 10_000, 0).expect("arena")).expect("memory");
+    let block = arena.alloc_large(1024 * MIB, GRANULE, Fit::Tight).expect("pages");
+    let second = 1_000_000_000;
+    arena.decay_if_idle(1000 * second);
+    arena.free_large(block);
+    arena.decay_if_idle(1001 * second);
+    let mut before = arena.page_stats().dirty_bytes;
+    for look in 0..60 {
+        arena.decay_if_idle((1020 + look) * second);
+        let now = arena.page_stats().dirty_bytes;
+        assert!(before - now <= (before / 8).max(32 * MIB) + 4 * MIB, "{before} to {now}");
+        before = now;
+    }
+    assert_eq!(before, 0);
+    let block = arena.alloc_large(1024 * MIB, GRANULE, Fit::Tight).expect("pages");
+    arena.free_large(block);
+    arena.decay(2000 * second);
+    arena.decay(2020 * second);
+    assert_eq!(arena.page_stats().dirty_bytes, 0);
+}
