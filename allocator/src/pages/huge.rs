@@ -17,6 +17,10 @@
 //! A huge page is cheap where the kernel has one at hand that the host of a virtual machine has memory behind; elsewhere it
 //! costs several times what its small pages would ([`Price`]). So the first of the process is touched at once, and one in a few
 //! after it, and the time taken: after a dear one, runs keep small pages for a while.
+//!
+//! The last run of a process is filled in part, and it comes late: a program takes most of its memory in a rush and then a
+//! little more now and then ([`Pace`]). So a run that comes late keeps small pages while it is a noticeable part of what is in
+//! use. That costs its faults once in as long as the process has run before, so it is little of the time.
 #![forbid(unsafe_code)]
 
 use super::{Fit, HUGE_PAGE_BYTES, Pages};
@@ -24,6 +28,10 @@ use crate::bits::{align_down, align_up};
 use crate::conf::{self, Thp};
 use crate::emap;
 use crate::extent::Extent;
+#[cfg(not(test))]
+use crate::sys::clock_recent_ns as clock_ns;
+#[cfg(test)]
+use crate::sys::mock::clock_ns;
 
 /// Huge pages are asked for while this much is in use in the process, so that the run that is being filled is a part of it:
 /// a half at most in a process with few arenas,
@@ -58,6 +66,36 @@ const TOUCH_RUNS_MAX: usize = 4;
 /// Runs that keep small pages after a dear one; doubles with each dear one that comes next.
 const DEAR_RUNS_MIN: usize = 8;
 const DEAR_RUNS_MAX: usize = 128;
+
+/// A run comes late that comes this long after the last one,
+const LATE_NS: u64 = 40_000_000;
+/// or so long, if that is also a good part of the time before.
+const LATE_MIN_NS: u64 = 4_000_000;
+const LATE_PART: u64 = 2;
+/// Above this, the rest of a run is a small part of what is in use.
+const LATE_MAX_BYTES: usize = 32 * HUGE_PAGE_BYTES;
+
+/// How fast runs come into use.
+struct Pace {
+    first_ns: u64,
+    last_ns: u64,
+}
+
+impl Pace {
+    const fn new() -> Pace {
+        Pace { first_ns: 0, last_ns: 0 }
+    }
+
+    /// Learns that a run comes into use; whether it comes late.
+    fn is_late(&mut self, now_ns: u64) -> bool {
+        if self.first_ns == 0 {
+            (self.first_ns, self.last_ns) = (now_ns, now_ns);
+        }
+        let (before, since) = (self.last_ns - self.first_ns, now_ns.saturating_sub(self.last_ns));
+        self.last_ns = self.last_ns.max(now_ns);
+        since > LATE_NS || (since > LATE_MIN_NS && since > before / LATE_PART)
+    }
+}
 
 /// What huge pages cost of late.
 struct Price {
@@ -99,11 +137,19 @@ pub(super) struct Density {
     distance: usize,
     dense: bool,
     price: Price,
+    pace: Pace,
 }
 
 impl Density {
     pub(super) const fn new() -> Density {
-        Density { probes: [0; PROBES], runs: 0, distance: FIRST_RUNS, dense: true, price: Price::new() }
+        Density {
+            probes: [0; PROBES],
+            runs: 0,
+            distance: FIRST_RUNS,
+            dense: true,
+            price: Price::new(),
+            pace: Pace::new(),
+        }
     }
 
     fn keep_small(&mut self, run: usize) {
@@ -167,8 +213,8 @@ pub(super) struct Fresh {
 
 impl Density {
     /// Asks for huge pages where `start .. end` comes into use, a part of what reaches to `limit`: in the runs that begin
-    /// there, so that none is asked for twice, and none that reaches beyond the limit.
-    pub(super) fn advise(&mut self, start: usize, end: usize, limit: usize, fresh: Fresh) {
+    /// there, so that none is asked for twice, and none that reaches beyond the limit. `in_use_bytes` are in use in the process.
+    pub(super) fn advise(&mut self, start: usize, end: usize, limit: usize, fresh: Fresh, in_use_bytes: usize) {
         let (Some(mut first), Some(last)) = (align_up(start, HUGE_PAGE_BYTES), align_up(end, HUGE_PAGE_BYTES)) else {
             return;
         };
@@ -176,12 +222,15 @@ impl Density {
         if first >= last {
             return;
         }
+        let late = self.pace.is_late(clock_ns()) && in_use_bytes < LATE_MAX_BYTES;
         if fresh.probing {
             let due = !fresh.small && self.look((last - first) / HUGE_PAGE_BYTES);
-            if fresh.small || fresh.longest || due || !self.dense {
+            if fresh.small || fresh.longest || late || due || !self.dense {
                 self.keep_small(first);
                 first += HUGE_PAGE_BYTES;
             }
+        } else if late {
+            first += HUGE_PAGE_BYTES;
         }
         if !fresh.small && self.dense && first < last {
             self.ask(first, last - first, fresh.longest);
@@ -229,7 +278,7 @@ impl Pages {
             // Without `retain` a probe may be unmapped when it is looked at.
             probing: self.retain,
         };
-        shared.density.advise(start, start + bytes, limit, fresh);
+        shared.advise_range(start, start + bytes, limit, fresh);
     }
 
     /// True for a zeroed block that is long for what is in use.

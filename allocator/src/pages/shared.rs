@@ -65,7 +65,7 @@ pub(super) fn of_process() -> &'static Mutex<Shared> {
 }
 
 impl Shared {
-    const fn new() -> Shared {
+    pub(super) const fn new() -> Shared {
         Shared { dense: Rest::none(), sparse: Rest::none(), density: Density::new(), in_use_bytes: 0, arenas: 0 }
     }
 
@@ -76,6 +76,11 @@ impl Shared {
         self.in_use_bytes = self.in_use_bytes.wrapping_sub(counted.unwrap_or(0)).wrapping_add(bytes);
         *counted = Some(bytes);
         huge::is_small(self.in_use_bytes + more, self.arenas)
+    }
+
+    /// As [`Density::advise`].
+    pub(super) fn advise_range(&mut self, start: usize, end: usize, limit: usize, fresh: Fresh) {
+        self.density.advise(start, end, limit, fresh, self.in_use_bytes);
     }
 
     /// `wanted` bytes of the chunk for sparse or dense memory, or what is left of it; where `need` bytes are not left, these come
@@ -112,7 +117,7 @@ impl Shared {
     fn advise(&mut self, piece: NonNull<u8>, bytes: usize, limit: usize, fresh: Fresh) {
         if conf::options().thp == Thp::Default {
             let start = piece.as_ptr().addr();
-            self.density.advise(start, start + bytes, limit, fresh);
+            self.advise_range(start, start + bytes, limit, fresh);
         }
     }
 }

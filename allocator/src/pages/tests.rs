@@ -359,6 +359,41 @@ fn huge_pages_follow_how_densely_the_memory_is_used() {
 }
 
 #[test]
+fn a_run_that_comes_late_keeps_small_pages() {
+    const MS: u64 = 1_000_000;
+    /// Bytes asked for while `mib` more come into use, each MiB `ms` after the last.
+    fn asked(pages: &mut Pages, mib: usize, ms: u64) -> usize {
+        sys::mock::take_huge();
+        for _ in 0..mib {
+            sys::mock::pass_ns(ms * MS);
+            pages.alloc(1 << 20, GRANULE, Fit::Tight).expect("pages");
+        }
+        sys::mock::take_huge().iter().map(|(_, bytes)| bytes).sum()
+    }
+    for retain in [true, false] {
+        let mut pages = Pages::new(32, retain, 10_000, 0).expect("memory");
+        pages.counted_bytes = Some(0);
+        sys::mock::pretend_resident(Resident::Bytes(HUGE_PAGE_BYTES));
+        pages.shared = std::boxed::Box::leak(std::boxed::Box::new(Mutex::new(
+            crate::sync::rank::Rank::Chunks,
+            shared::Shared::new(),
+        )));
+        assert_eq!(asked(&mut pages, 12, 2), 8 << 20, "{retain}: in a rush");
+        sys::mock::pass_ns(16 * MS);
+        assert_eq!(asked(&mut pages, 2, 1), 0, "{retain}: late, since as much took 24 ms");
+        assert_eq!(asked(&mut pages, 2, 6), 2 << 20, "{retain}: a rush again");
+        sys::mock::pass_ns(60 * MS);
+        assert_eq!(asked(&mut pages, 2, 6), 0, "{retain}");
+        asked(&mut pages, 4, 15);
+        assert_eq!(asked(&mut pages, 4, 15), 4 << 20, "{retain}: steady");
+        assert_eq!(asked(&mut pages, 4, 30), 0, "{retain}: few enough that faults cost nothing");
+        asked(&mut pages, 40, 0);
+        assert!(asked(&mut pages, 8, 30) >= 4 << 20, "{retain}: the rest of a run is a small part of all");
+    }
+    sys::mock::pretend_resident(Resident::Truth);
+}
+
+#[test]
 fn huge_pages_are_left_alone_while_they_are_dear() {
     /// Runs asked for, and touched, while 128 more come into use.
     fn runs(pages: &mut Pages) -> (usize, usize) {

@@ -9,6 +9,7 @@ std::thread_local! {
     static ADVICE_FAILS: Cell<bool> = const { Cell::new(false) };
     static RESIDENT: Cell<Resident> = const { Cell::new(Resident::Truth) };
     static TOUCH: Cell<Touch> = const { Cell::new(Touch::Unknown) };
+    static CLOCK_NS: Cell<u64> = const { Cell::new(1) };
     static TOUCHED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     static HUGE: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
 }
@@ -30,6 +31,16 @@ pub(crate) fn reserve_fails() -> bool {
             }
         })
         .unwrap_or(false)
+}
+
+/// Lets time pass on the clock of [`clock_ns`].
+pub(crate) fn pass_ns(ns: u64) {
+    CLOCK_NS.with(|now| now.set(now.get() + ns));
+}
+
+/// A clock of this thread that stands still but for [`pass_ns`].
+pub(crate) fn clock_ns() -> u64 {
+    CLOCK_NS.try_with(Cell::get).unwrap_or(1)
 }
 
 /// From now on purges and advice of this thread are refused, or not.
