@@ -22,6 +22,8 @@ mod rule;
 mod sampler;
 pub(crate) mod segments;
 mod stacks;
+mod state;
+mod switches;
 mod table;
 mod threads;
 mod trace;
@@ -31,11 +33,16 @@ mod way;
 pub use self::dump::DumpError;
 pub use self::lives::Live;
 pub use self::recorder::{
-    NameError, Object, Outcome, ThreadProf, active, boot, draw_ahead, dump, free, interval_bytes, leave, lg_sample,
-    postfork_child, postfork_parent, prefork, quick, quick_free, redraw, reset, sample, serve_requests, set_active,
-    set_gauges, set_prefix, set_thread_active, set_thread_active_init, set_thread_name, thread_active,
-    thread_active_init, thread_exit, thread_init, thread_name, wanted,
+    Object, Outcome, boot, free, leave, postfork_child, postfork_parent, prefork, quick, quick_free, sample,
+    thread_exit, thread_init, wanted,
 };
 pub(crate) use self::recorder::{give_map, take_map};
 pub use self::records::{RootCell, jeprobe_root};
+pub use self::state::{
+    NameError, ThreadProf, draw_ahead, redraw, set_thread_active, set_thread_name, thread_active, thread_name,
+};
+pub use self::switches::{
+    active, dump, interval_bytes, lg_sample, reset, serve_requests, set_active, set_gauges, set_prefix,
+    set_thread_active_init, thread_active_init,
+};
 pub use self::way::Caller;

@@ -23,84 +23,38 @@
 //! Any thread may call this in any order; `ThreadProf` belongs to its thread.
 #![forbid(unsafe_code)]
 
-extern crate alloc;
-
-use crate::prim::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use alloc::boxed::Box;
-use core::cell::Cell;
-use core::ffi::CStr;
 use core::ops::Deref;
 
 use jeprobe_abi::abi::MAX_FRAMES;
 use jeprobe_abi::drops::Reason;
 use jeprobe_abi::root::STATE_READY;
-use jeprobe_abi::unbias;
 
 use super::backtrace::{self, Stack};
-use super::dump::{self, DumpError, Kind};
+use super::dump::{self, Kind};
 use super::familiar::Recalled;
-use super::lives::{KeptMaps, Live};
-use super::records::{ContextCell, Control, Ptr, TctxCell, ThreadCell, jeprobe_root};
+use super::lives::Live;
+use super::records::{ContextCell, Ptr, TctxCell, ThreadCell, jeprobe_root};
 use super::rule::Registers;
-use super::sampler::{Sampler, Weights};
+use super::sampler::Sampler;
 use super::stacks;
+use super::state::ThreadProf;
+use super::switches::{self, active, dump_requested, interval_bytes, serve_requests};
 use super::table::{self, Sample};
 use super::trace::Trace;
 use super::way::{Caller, Start};
 use super::{exit, hooks, threads, walker};
-use crate::conf::{self, Options};
+use crate::conf::Options;
+use crate::prim::{AtomicU32, AtomicU64, Ordering};
 use crate::samplemap::SampleMap;
 use crate::sys;
 
 /// Distance of a thread that comes before `boot`: it asks again with its next allocation. Only the booting thread and
 /// those started while it boots do.
 const BEFORE_BOOT_BYTES: u64 = 1;
-/// Distances that a thread draws ahead.
-const DRAWS: usize = 16;
-/// Who takes that many samples within this time takes them the quick way.
-const OFTEN_NS: u64 = 10_000_000;
-/// Times that a thread draws between two looks at the clock if all of them lie within `OFTEN_NS`. So many samples in a row, times
-/// `DRAWS`, may have the time of the one before them, and what else goes by time waits for as many.
-const ROUNDS: u32 = 4;
-
-static THREAD_ACTIVE_INIT: AtomicBool = AtomicBool::new(true);
 /// Mixed into every generator's seed; set at boot.
 static SEED: AtomicU64 = AtomicU64::new(0);
 /// Kernel id of the thread that forks, for its child.
 static FORKER: AtomicU32 = AtomicU32::new(0);
-
-/// What the sampler keeps per thread. Plain data; interior changes, because the recorder may be entered again by an
-/// allocation that it makes itself.
-pub struct ThreadProf {
-    sampler: Cell<Sampler>,
-    record: Cell<Option<Ptr<ThreadCell>>>,
-    stack: Cell<Stack>,
-    weights: Weights,
-    maps: KeptMaps,
-    trace: Cell<Option<Box<Trace>>>,
-    /// The counts of the stack that `trace` holds.
-    tctx: Cell<Option<Ptr<TctxCell>>>,
-    /// Log2 of the mean distance by which the current one was drawn, and those that wait.
-    drawn_lg: Cell<u32>,
-    /// Distances that wait to be used: the first `draws_left`, from the last on.
-    draws: [Cell<u64>; DRAWS],
-    draws_left: Cell<u32>,
-    /// What the root has to say for [`quick`] to be the way of a sample; nothing that it ever says when it is not.
-    control: Cell<Control>,
-    /// When the thread last looked at the clock, and when it last drew distances, ns.
-    seen_ns: Cell<u64>,
-    drew_ns: Cell<u64>,
-    /// Times that distances were drawn since the thread last looked at the clock, and how many there may be: none for who draws
-    /// them seldom.
-    drew: Cell<u32>,
-    rounds: Cell<u32>,
-    /// Bytes allocated by the thread when it last reached a sample point.
-    counted_bytes: Cell<u64>,
-    depth: Cell<u32>,
-    active: Cell<bool>,
-    ready: Cell<bool>,
-    ended: Cell<bool>,
-}
 
 /// What a sample point decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,112 +63,6 @@ pub struct Outcome {
     pub marked: bool,
     /// Usable bytes to the next sample point: the allocation that reaches or passes it is the next sample.
     pub distance: u64,
-}
-
-impl ThreadProf {
-    #[expect(clippy::declare_interior_mutable_const, reason = "an initial value, copied into each thread's slot")]
-    pub const NEW: ThreadProf = ThreadProf {
-        sampler: Cell::new(Sampler::seeded(0)),
-        record: Cell::new(None),
-        stack: Cell::new(Stack::UNKNOWN),
-        weights: Weights::NONE,
-        maps: KeptMaps::NONE,
-        trace: Cell::new(None),
-        tctx: Cell::new(None),
-        drawn_lg: Cell::new(0),
-        draws: [const { Cell::new(0) }; DRAWS],
-        draws_left: Cell::new(0),
-        control: Cell::new(Control::NONE),
-        seen_ns: Cell::new(0),
-        drew_ns: Cell::new(0),
-        drew: Cell::new(0),
-        rounds: Cell::new(0),
-        counted_bytes: Cell::new(0),
-        depth: Cell::new(0),
-        active: Cell::new(true),
-        ready: Cell::new(false),
-        ended: Cell::new(false),
-    };
-
-    #[inline]
-    fn draw(&self) -> u64 {
-        let left = self.draws_left.get().wrapping_sub(1);
-        if let Some(draw) = self.draws.get(left as usize)
-            && self.drawn_lg.get() == lg_sample()
-        {
-            self.draws_left.set(left);
-            return draw.get();
-        }
-        self.draw_all()
-    }
-
-    /// Draws as many distances as are kept, and takes one.
-    #[cold]
-    #[inline(never)]
-    fn draw_all(&self) -> u64 {
-        let lg = lg_sample();
-        self.drawn_lg.set(lg);
-        let mut sampler = self.sampler.get();
-        let distance = sampler.distance(lg);
-        self.sampler.set(sampler);
-        self.draw_ahead(lg);
-        distance
-    }
-
-    #[inline]
-    fn draw_ahead(&self, lg: u32) {
-        let mut sampler = self.sampler.get();
-        self.draws.iter().for_each(|draw| draw.set(sampler.distance(lg)));
-        self.sampler.set(sampler);
-        self.draws_left.set(DRAWS as u32);
-        self.drew.set(self.drew.get() + 1);
-    }
-
-    /// Opens the way of [`quick`], until something changes or the distances that wait are used up. `now_ns`: about now.
-    #[inline]
-    fn open_quick(&self, now_ns: u64) {
-        self.seen_ns.set(now_ns);
-        let drew = self.drew.replace(0);
-        if drew != 0 {
-            let took_ns = now_ns.wrapping_sub(self.drew_ns.replace(now_ns)) / u64::from(drew);
-            let rounds = if took_ns < OFTEN_NS / u64::from(ROUNDS) { ROUNDS } else { 1 };
-            self.rounds.set(if took_ns < OFTEN_NS { rounds } else { 0 });
-        }
-        let control = jeprobe_root.control();
-        let lg = control.lg_sample().min(63);
-        if self.rounds.get() != 0
-            && control.is_plain()
-            && self.active.get()
-            && interval_bytes() == 0
-            && self.drawn_lg.get() == lg
-            && self.weights.are_of(lg)
-        {
-            self.control.set(control);
-        }
-    }
-
-    fn close_quick(&self) {
-        self.control.set(Control::NONE);
-    }
-
-    #[inline(always)]
-    fn record(&self) -> Option<Ptr<ThreadCell>> {
-        self.record.get().or_else(|| self.make_record())
-    }
-
-    /// Puts the trace back that was taken. There is none meanwhile, so nothing is dropped.
-    #[inline(always)]
-    fn put_trace(&self, trace: Box<Trace>) {
-        core::mem::forget(self.trace.replace(Some(trace)));
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn make_record(&self) -> Option<Ptr<ThreadCell>> {
-        let record = threads::start(sys::gettid());
-        self.record.set(record);
-        record
-    }
 }
 
 /// Sets the root up. Called once, when `malloc` works.
@@ -226,7 +74,7 @@ pub fn boot(options: &'static Options) {
     root.opt_accum.store(options.prof_accum.into(), Ordering::Relaxed);
     root.max_frames.store(options.prof_bt_max.clamp(1, MAX_FRAMES as u32), Ordering::Relaxed);
     root.start_ns.store(sys::clock_monotonic_ns(), Ordering::Relaxed);
-    THREAD_ACTIVE_INIT.store(options.prof_thread_active_init, Ordering::Relaxed);
+    switches::set_thread_active_init(options.prof_thread_active_init);
     let here = core::ptr::from_ref(root).addr() as u64;
     SEED.store(sys::clock_monotonic_ns().rotate_left(32) ^ here, Ordering::Relaxed);
     exit::keep();
@@ -262,17 +110,9 @@ pub fn thread_init(thread: &ThreadProf) -> u64 {
     let own = core::ptr::from_ref(thread).addr() as u64;
     let seed = SEED.load(Ordering::Relaxed) ^ u64::from(sys::gettid()).rotate_left(48) ^ own;
     thread.sampler.set(Sampler::seeded(seed ^ sys::clock_monotonic_ns()));
-    thread.active.set(THREAD_ACTIVE_INIT.load(Ordering::Relaxed));
+    thread.active.set(switches::thread_active_init());
     thread.ready.set(true);
     thread.draw()
-}
-
-/// The distance from here to the next sample point of a thread whose current one was drawn by another mean than the one in
-/// force now; `None` when it need not be drawn again. What the thread allocated since its last draw does not matter: the
-/// distribution has no memory.
-#[inline]
-pub fn redraw(thread: &ThreadProf) -> Option<u64> {
-    (thread.ready.get() && thread.drawn_lg.get() != lg_sample()).then(|| thread.draw())
 }
 
 /// An allocated object.
@@ -328,18 +168,6 @@ pub fn quick<T: Deref<Target = Live>>(
     table::record_current(record, tctx, &sample);
     thread.draws_left.set(left);
     Some((distance, object))
-}
-
-/// Draws distances for [`quick`], where all that it had are used up and nothing but them is missing. False, with nothing done,
-/// otherwise, and when the thread is to look at the clock before it draws.
-pub fn draw_ahead(thread: &ThreadProf) -> bool {
-    let due = thread.draws_left.get() == 0 && thread.drew.get() + 1 < thread.rounds.get();
-    // The way is open: the distances are those of the mean in force.
-    let due = due && jeprobe_root.is_still(&thread.control);
-    if due {
-        thread.draw_ahead(thread.drawn_lg.get());
-    }
-    due
 }
 
 /// A thread reached its sample point with the allocation of `usable` bytes; of `object`, unless that is one that cannot
@@ -617,113 +445,6 @@ pub fn thread_exit(thread: &ThreadProf, allocated: u64, deallocated: u64) {
     jeprobe_root.exited_deallocated_bytes.fetch_add(deallocated, Ordering::Relaxed);
 }
 
-fn dump_requested() -> bool {
-    jeprobe_root.dump_request.load(Ordering::Relaxed) != jeprobe_root.dump_served.load(Ordering::Relaxed)
-}
-
-/// Makes the dump that someone outside asked for, if any. For the background thread; sample points do it by themselves.
-pub fn serve_requests() {
-    let wanted = jeprobe_root.dump_request.load(Ordering::Relaxed);
-    let served = jeprobe_root.dump_served.load(Ordering::Relaxed);
-    // Relaxed: the exchange only picks the one who serves.
-    if wanted != served
-        && jeprobe_root.dump_served.compare_exchange(served, wanted, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    {
-        // A failure was reported on fd 2.
-        let _ = dump::dump(None, Kind::Request);
-    }
-}
-
-/// `prof.active`.
-#[inline]
-pub fn active() -> bool {
-    jeprobe_root.prof_active.load(Ordering::Relaxed) != 0
-}
-
-/// Sets `prof.active`; the old value.
-pub fn set_active(on: bool) -> bool {
-    jeprobe_root.prof_active.swap(on.into(), Ordering::Relaxed) != 0
-}
-
-/// `prof.thread_active_init`.
-pub fn thread_active_init() -> bool {
-    THREAD_ACTIVE_INIT.load(Ordering::Relaxed)
-}
-
-/// Sets `prof.thread_active_init`; the old value.
-pub fn set_thread_active_init(on: bool) -> bool {
-    THREAD_ACTIVE_INIT.swap(on, Ordering::Relaxed)
-}
-
-/// `thread.prof.active`.
-pub fn thread_active(thread: &ThreadProf) -> bool {
-    thread.active.get()
-}
-
-/// Sets `thread.prof.active`; the old value.
-pub fn set_thread_active(thread: &ThreadProf, on: bool) -> bool {
-    thread.close_quick();
-    thread.active.replace(on)
-}
-
-/// Why a thread cannot be named so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameError {
-    /// A byte is neither printable nor blank.
-    Unprintable,
-    NoMemory,
-}
-
-/// `thread.prof.name`; empty when never set.
-pub fn thread_name(thread: &ThreadProf) -> &'static CStr {
-    thread.record.get().map_or(c"", Ptr::<ThreadCell>::name)
-}
-
-/// Sets `thread.prof.name`; 15 bytes are kept.
-pub fn set_thread_name(thread: &ThreadProf, name: &CStr) -> Result<(), NameError> {
-    if name.to_bytes().iter().any(|&b| !(b.is_ascii_graphic() || b == b' ' || b == b'\t')) {
-        return Err(NameError::Unprintable);
-    }
-    thread.record().ok_or(NameError::NoMemory)?.set_name(name.to_bytes());
-    Ok(())
-}
-
-/// `prof.dump`: to `path`, or to a name made of the prefix. The reason of a failure was written to fd 2 as well.
-pub fn dump(path: Option<&CStr>) -> Result<(), DumpError> {
-    dump::dump(path, Kind::Mallctl)
-}
-
-/// `prof.reset`: forgets all samples and counts, and sets the mean distance when one is given.
-pub fn reset(lg: Option<u32>) {
-    if let Some(lg) = lg {
-        jeprobe_root.lg_sample.store(lg.min(63), Ordering::Relaxed);
-    }
-    table::clear();
-}
-
-/// `prof.prefix`.
-pub fn set_prefix(prefix: &CStr) {
-    dump::set_prefix(prefix);
-}
-
-/// `prof.lg_sample`.
-pub fn lg_sample() -> u32 {
-    jeprobe_root.lg_sample.load(Ordering::Relaxed).min(63)
-}
-
-/// `prof.interval`: bytes between interval dumps, 0 = none.
-pub fn interval_bytes() -> u64 {
-    u32::try_from(conf::options().lg_prof_interval).map_or(0, unbias::interval_bytes)
-}
-
-/// Tells readers of the root how large the heap is, bytes.
-pub fn set_gauges(allocated: u64, active: u64, resident: u64, mapped: u64) {
-    jeprobe_root.allocated_bytes.store(allocated, Ordering::Relaxed);
-    jeprobe_root.active_bytes.store(active, Ordering::Relaxed);
-    jeprobe_root.resident_bytes.store(resident, Ordering::Relaxed);
-    jeprobe_root.mapped_bytes.store(mapped, Ordering::Relaxed);
-}
-
 /// Takes all locks of the profiler, in rank order.
 pub fn prefork() {
     dump::prefork_state();
@@ -746,68 +467,4 @@ pub fn postfork_child() {
     walker::postfork_child();
     jeprobe_root.pid.store(sys::getpid(), Ordering::Relaxed);
     threads::keep_only(FORKER.load(Ordering::Relaxed), sys::gettid());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distances_drawn_ahead_are_those_of_the_mean_in_force() {
-        let thread = ThreadProf::NEW;
-        thread.sampler.set(Sampler::seeded(5));
-        let lg = lg_sample();
-        let mut sampler = Sampler::seeded(5);
-        let mut want: std::vec::Vec<u64> = (0..2 * (DRAWS + 1)).map(|_| sampler.distance(lg)).collect();
-        let mut got: std::vec::Vec<u64> = (0..want.len()).map(|_| thread.draw()).collect();
-        want.sort_unstable();
-        got.sort_unstable();
-        assert_eq!(got, want);
-        thread.draw();
-        assert_eq!(thread.draws_left.get(), DRAWS as u32);
-        // As if they had been drawn by another.
-        thread.drawn_lg.set(lg ^ 1);
-        thread.draw();
-        assert_eq!((thread.drawn_lg.get(), thread.draws_left.get()), (lg, DRAWS as u32));
-    }
-
-    #[test]
-    fn the_quick_way_is_open_to_who_draws_often_only() {
-        let thread = ThreadProf::NEW;
-        let open = |drew, at_ns| {
-            thread.drew.set(drew);
-            thread.open_quick(at_ns);
-            thread.rounds.get()
-        };
-        let began_ns = 1_000_000_000_000;
-        assert_eq!(open(1, began_ns), 0);
-        assert_eq!(open(1, began_ns + OFTEN_NS - 1), 1);
-        assert_eq!(open(1, began_ns + 2 * OFTEN_NS), 0);
-        assert_eq!(open(1, began_ns + 2 * OFTEN_NS + OFTEN_NS / 4 - 1), ROUNDS);
-        // Nothing was drawn.
-        assert_eq!(open(0, began_ns + 4 * OFTEN_NS), ROUNDS);
-        assert_eq!(open(4, began_ns + 4 * OFTEN_NS), 1);
-        assert_eq!(thread.seen_ns.get(), began_ns + 4 * OFTEN_NS);
-    }
-
-    #[test]
-    fn the_quick_way_draws_a_few_times_before_it_looks_at_the_clock() {
-        let thread = ThreadProf::NEW;
-        thread.draw();
-        thread.draws_left.set(0);
-        thread.rounds.set(ROUNDS);
-        assert!(!draw_ahead(&thread), "the way is closed");
-        // Other tests may change what the root says.
-        let drawn = |rounds| {
-            (0..1000).any(|_| {
-                thread.drew.set(1);
-                thread.rounds.set(rounds);
-                thread.draws_left.set(0);
-                thread.control.set(jeprobe_root.control());
-                draw_ahead(&thread) && thread.draws_left.get() == DRAWS as u32 && thread.drew.get() == 2
-            })
-        };
-        assert!(drawn(ROUNDS) && drawn(3) && !drawn(2) && !drawn(0));
-        assert!(!draw_ahead(&thread), "there are some left");
-    }
 }
