@@ -7,8 +7,9 @@
 //! A slab of sampled blocks has a map from its first region on to its end. A large block has one while it is a live sample;
 //! then the map also keeps its usable bytes, for which the descriptor has no room beside the link.
 //!
-//! Maps are never freed: those of slabs that ended wait here, by class, with the records in their places. Their lock is taken under that of a bin. A place is
-//! changed by the owner of its region: the client's thread, or the one that keeps the region for its next sample.
+//! Maps are never freed: those of slabs that ended wait here, by class, with the records in their places. Their lock is taken
+//! under that of a bin. A place is changed by the owner of its region: the client's thread, or the one that keeps the region for
+//! its next sample.
 #![forbid(unsafe_code)]
 
 use crate::base;

@@ -160,7 +160,8 @@ fn fold(column: __m256i) -> u64 {
     _mm_cvtsi128_si64(_mm_or_si128(half, _mm_unpackhi_epi64(half, half))).cast_unsigned()
 }
 
-/// How many pointers at the head of `blocks`, which is the calling thread's, lie `stride` bytes behind the one before each. None on a processor that has not the instructions.
+/// How many pointers at the head of `blocks`, which is the calling thread's, lie `stride` bytes behind the one before, the first
+/// included; 0 where the processor has not the instructions.
 #[inline]
 pub(crate) fn neighbours(blocks: &[AtomicPtr<u8>], stride: isize) -> usize {
     if blocks.is_empty() || !cpu::is_wide() {

@@ -173,8 +173,8 @@ pub fn redraw(thread: &ThreadProf) -> Option<u64> {
     (thread.ready.get() && thread.drawn_lg.get() != lg_sample()).then(|| thread.draw())
 }
 
-/// Draws distances for [`quick`](super::quick), where all that it had are used up and nothing but them is missing. False, with nothing done,
-/// otherwise, and when the thread is to look at the clock before it draws.
+/// Draws distances for [`quick`](super::quick), where all that it had are used up and nothing but them is missing. False, with
+/// nothing done, otherwise, and when the thread is to look at the clock before it draws.
 pub fn draw_ahead(thread: &ThreadProf) -> bool {
     let due = thread.draws_left.get() == 0 && thread.drew.get() + 1 < thread.rounds.get();
     // The way is open: the distances are those of the mean in force.
