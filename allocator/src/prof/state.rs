@@ -101,7 +101,10 @@ impl ThreadProf {
     #[inline(never)]
     fn draw_all(&self) -> u64 {
         let lg = lg_sample();
-        self.drawn_lg.set(lg);
+        if self.drawn_lg.replace(lg) != lg {
+            // The root may come to say again what it said when the way was opened: these distances are not of that mean.
+            self.close_quick();
+        }
         let mut sampler = self.sampler.get();
         let distance = sampler.distance(lg);
         self.sampler.set(sampler);
@@ -258,6 +261,17 @@ mod tests {
         assert_eq!(open(0, began_ns + 4 * OFTEN_NS), ROUNDS);
         assert_eq!(open(4, began_ns + 4 * OFTEN_NS), 1);
         assert_eq!(thread.seen_ns.get(), began_ns + 4 * OFTEN_NS);
+    }
+
+    /// Else the way would be open again, with these distances, as soon as the mean is what it was.
+    #[test]
+    fn the_quick_way_is_closed_to_who_drew_by_another_mean() {
+        let thread = ThreadProf::NEW;
+        thread.control.set(jeprobe_root.control());
+        // No mean is that.
+        thread.drawn_lg.set(64);
+        thread.draw();
+        assert_eq!(thread.control.get(), Control::NONE);
     }
 
     #[test]
