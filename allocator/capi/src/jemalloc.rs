@@ -27,13 +27,11 @@ extern "C" fn mallocx_for(size: usize, flags: c_int, pc: u64, sp: u64, bp: u64) 
         (1, false, DEFAULT) => api::malloc_slow_for(size, caller),
         (1, true, DEFAULT) => match api::calloc_cached(1, size) {
             Some(block) => block.as_ptr(),
-            None => api::calloc_sampled(1, size, caller).unwrap_or_else(|| api::calloc_rest(1, size, caller)),
+            None => api::calloc_slow_for(1, size, caller),
         },
         (align, false, DEFAULT) => match api::memalign_cached(size, align) {
             Some(block) => block.as_ptr(),
-            None => {
-                api::memalign_sampled(size, align, caller).unwrap_or_else(|| api::memalign_rest(size, align, caller))
-            }
+            None => api::memalign_slow_for(size, align, caller),
         },
         (align, zero, place) => api::allocate_for(size, align, zero, place, caller),
     };

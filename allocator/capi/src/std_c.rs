@@ -320,11 +320,7 @@ fn aligned_cached(align: usize, size: usize) -> Option<NonNull<u8>> {
 /// What is left of an aligned allocation; `align` is a power of two.
 #[inline(always)]
 fn aligned_for(align: usize, size: usize, pc: u64, sp: u64, bp: u64) -> *mut c_void {
-    let caller = Caller::new(pc, sp, bp);
-    match api::memalign_sampled(size, align, caller) {
-        Some(block) => block.cast(),
-        None => api::memalign_rest(size, align, caller).cast(),
-    }
+    api::memalign_slow_for(size, align, Caller::new(pc, sp, bp)).cast()
 }
 
 /// `valloc(3)`; size 0 gives a block of the smallest class without alignment, as with jemalloc.

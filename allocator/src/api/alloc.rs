@@ -158,23 +158,33 @@ fn sampled_once_stocked(size: usize, requested: usize, caller: Caller) -> Option
         return None;
     }
     let slot = thread::slot();
-    let class = sizeclass::small_index(size);
-    if slot.sample_comes(sizeclass::size_of_index(class)) {
-        stocked(slot, class, size, requested, caller)
-    } else {
-        None
-    }
+    stocked(slot, class_for_sample(slot, size)?, size, requested, caller)
 }
 
+/// The class of a small block that becomes a sample out of what the thread keeps; `None` for one that does not.
+#[inline]
+fn class_for_sample(slot: &'static Slot, size: usize) -> Option<usize> {
+    let class = sizeclass::small_index(size);
+    let comes = slot.sample_comes(sizeclass::size_of_index(class));
+    (comes && !slot.is_closed() && slot.cache.is_open() && prof::wanted(slot.prof())).then_some(class)
+}
+
+/// For [`class_for_sample`].
 #[cold]
 #[inline(never)]
 fn stocked(slot: &'static Slot, class: usize, size: usize, requested: usize, caller: Caller) -> Option<*mut u8> {
-    if slot.is_closed() || !slot.cache.is_open() || !prof::wanted(slot.prof()) {
-        return None;
-    }
     let drew = prof::draw_ahead(slot.prof());
     let fetched = slot.arena().is_some_and(|arena| slot.cache.fetch_for_samples(class, arena));
     if drew || fetched { sampled_at_hand(size, requested, caller) } else { None }
+}
+
+/// As [`malloc_slow_for`], at a multiple of `align`, a power of two.
+#[inline(always)]
+pub fn memalign_slow_for(size: usize, align: usize, caller: Caller) -> *mut u8 {
+    match memalign_sampled(size, align, caller) {
+        Some(block) => block,
+        None => memalign_rest(size, align, caller),
+    }
 }
 
 /// What [`memalign_sampled`] leaves over; null without memory.
@@ -209,14 +219,11 @@ fn malloc_uncached(size: usize, caller: Caller) -> *mut u8 {
 #[inline]
 fn sampled(size: usize, caller: Caller) -> Option<*mut u8> {
     let slot = thread::slot();
-    let class = sizeclass::small_index(size);
-    let usable = sizeclass::size_of_index(class);
-    if !slot.sample_comes(usable) || slot.is_closed() || !slot.cache.is_open() || !prof::wanted(slot.prof()) {
-        return None;
-    }
+    let class = class_for_sample(slot, size)?;
     if let Some(block) = stocked(slot, class, size, size, caller) {
         return Some(block);
     }
+    let usable = sizeclass::size_of_index(class);
     let live = slot.cache.kept_for_sample(class)?;
     slot.count_alloc(usable);
     if slot.collect_due(usable) {
@@ -259,9 +266,8 @@ pub fn calloc(count: usize, size: usize) -> *mut u8 {
 pub fn calloc_cached(count: usize, size: usize) -> Option<NonNull<u8>> {
     let bytes = count.checked_mul(size)?;
     let block = malloc_cached(bytes)?;
-    let usable = sizeclass::size_of_index(sizeclass::small_index(bytes));
-    // SAFETY: the block has `usable` bytes and nobody else knows it.
-    unsafe { zero(block.as_ptr(), usable) };
+    // SAFETY: S1: it was just allocated.
+    unsafe { zero_small(block.as_ptr(), bytes) };
     Some(block)
 }
 
@@ -270,10 +276,18 @@ pub fn calloc_cached(count: usize, size: usize) -> Option<NonNull<u8>> {
 pub fn calloc_sampled(count: usize, size: usize, caller: Caller) -> Option<*mut u8> {
     let bytes = count.checked_mul(size)?;
     let block = malloc_sampled(bytes, caller)?;
-    let usable = sizeclass::size_of_index(sizeclass::small_index(bytes));
-    // SAFETY: the block has `usable` bytes and nobody else knows it.
-    unsafe { zero(block, usable) };
+    // SAFETY: S1: it was just allocated.
+    unsafe { zero_small(block, bytes) };
     Some(block)
+}
+
+/// As [`malloc_slow_for`], zeroed.
+#[inline]
+pub fn calloc_slow_for(count: usize, size: usize, caller: Caller) -> *mut u8 {
+    match calloc_sampled(count, size, caller) {
+        Some(block) => block,
+        None => calloc_rest(count, size, caller),
+    }
 }
 
 /// What [`calloc_cached`] and [`calloc_sampled`] leave over.
@@ -282,9 +296,8 @@ pub fn calloc_sampled(count: usize, size: usize, caller: Caller) -> Option<*mut 
 pub fn calloc_rest(count: usize, size: usize, caller: Caller) -> *mut u8 {
     let Some(bytes) = count.checked_mul(size) else { return core::ptr::null_mut() };
     if let Some(block) = sampled_once_stocked(bytes, bytes, caller) {
-        let usable = sizeclass::size_of_index(sizeclass::small_index(bytes));
-        // SAFETY: the block has `usable` bytes and nobody else knows it.
-        unsafe { zero(block, usable) };
+        // SAFETY: S1: it was just allocated.
+        unsafe { zero_small(block, bytes) };
         return block;
     }
     allocate_for(bytes, 1, true, Place::default(), caller)
@@ -411,6 +424,16 @@ fn fill_new(block: *mut u8, usable: usize, zeroed: bool, is_zero: bool) {
         // SAFETY: as above.
         unsafe { block.write_bytes(0xa5, usable) };
     }
+}
+
+/// Zeroes all of a block for `size` bytes of a class that threads cache.
+///
+/// # Safety
+/// S1: the block is small, allocated for `size` bytes, and nobody else knows it.
+#[inline(always)]
+unsafe fn zero_small(block: *mut u8, size: usize) {
+    // SAFETY: S1: so long is it.
+    unsafe { zero(block, sizeclass::size_of_index(sizeclass::small_index(size))) };
 }
 
 /// # Safety

@@ -10,8 +10,9 @@ pub mod global;
 pub mod realloc;
 
 pub use alloc::{
-    allocate, allocate_for, calloc, calloc_cached, calloc_rest, calloc_sampled, malloc, malloc_cached, malloc_rest,
-    malloc_sampled, malloc_slow, malloc_slow_for, memalign, memalign_cached, memalign_rest, memalign_sampled,
+    allocate, allocate_for, calloc, calloc_cached, calloc_rest, calloc_sampled, calloc_slow_for, malloc, malloc_cached,
+    malloc_rest, malloc_sampled, malloc_slow, malloc_slow_for, memalign, memalign_cached, memalign_rest,
+    memalign_sampled, memalign_slow_for,
 };
 pub use flags::{CacheChoice, Flags, Place};
 pub use free::{arena_of_ptr, free, free_placed, usable_size};

@@ -122,38 +122,30 @@ const TAIL_DENSITY: f64 = 0.002_290_875_438_632_671;
 
 /// Of each layer, from the lowest: its width, and how far it is all below the curve, which is the width of the next.
 /// The lowest is a rectangle as large as the rectangle and the tail. 1 KiB.
-static EDGES: [[f64; 2]; LAYERS] = edges();
+static EDGES: [[f64; 2]; LAYERS] = TABLES.0;
 
-/// Of each layer: the density where it ends, and what it rises above that. 1 KiB.
-static HEIGHTS: [[f64; 2]; LAYERS] = {
-    const TABLE: [[f64; 2]; LAYERS] = edges();
-    let mut heights = [[0.0; 2]; LAYERS];
-    let (mut below, mut layer) = (TAIL_DENSITY, 1);
-    while layer < LAYERS {
-        let height = AREA / TABLE[layer][0];
-        heights[layer] = [below, height];
-        below += height;
-        layer += 1;
-    }
-    heights
-};
+/// Of each layer but the lowest: the density where it ends, and what it rises above that. 1 KiB.
+static HEIGHTS: [[f64; 2]; LAYERS] = TABLES.1;
 
 /// Of a layer.
 const AREA: f64 = (TAIL + 1.0) * TAIL_DENSITY;
 
-const fn edges() -> [[f64; 2]; LAYERS] {
-    let mut table = [[0.0; 2]; LAYERS];
-    table[0] = [AREA / TAIL_DENSITY, TAIL];
-    let (mut width, mut height, mut layer) = (TAIL, TAIL_DENSITY, 1);
+/// [`EDGES`] and [`HEIGHTS`].
+const TABLES: ([[f64; 2]; LAYERS], [[f64; 2]; LAYERS]) = {
+    let (mut edges, mut heights) = ([[0.0; 2]; LAYERS], [[0.0; 2]; LAYERS]);
+    edges[0] = [AREA / TAIL_DENSITY, TAIL];
+    let (mut width, mut below, mut layer) = (TAIL, TAIL_DENSITY, 1);
     while layer < LAYERS {
-        height += AREA / width;
-        let inner = if layer == LAYERS - 1 { 0.0 } else { minus_log_of(height * (1_u64 << 53) as f64, &MIDDLES) };
-        table[layer] = [width, inner];
+        let height = AREA / width;
+        heights[layer] = [below, height];
+        below += height;
+        let inner = if layer == LAYERS - 1 { 0.0 } else { minus_log_of(below * (1_u64 << 53) as f64, &MIDDLES) };
+        edges[layer] = [width, inner];
         width = inner;
         layer += 1;
     }
-    table
-}
+    (edges, heights)
+};
 
 /// A layer as whole numbers.
 #[derive(Clone, Copy)]
@@ -166,11 +158,10 @@ struct Layer {
 
 /// shape [Layer; 64]: [`EDGES`] as whole numbers. 1 KiB.
 static FIXED: [Layer; LAYERS] = {
-    const TABLE: [[f64; 2]; LAYERS] = edges();
     let mut fixed = [Layer { width: 0, inner: 0 }; LAYERS];
     let mut i = 0;
     while i < LAYERS {
-        let [width, inner] = TABLE[i];
+        let [width, inner] = TABLES.0[i];
         fixed[i] = Layer { width: (width * UNIT) as u64, inner: (inner / width * 18_446_744_073_709_551_616.0) as u64 };
         i += 1;
     }
